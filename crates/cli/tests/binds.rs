@@ -409,8 +409,9 @@ fn what_is_renamed_once_while_a_run_starts_is_not_reached() {
     use std::io::Read as _;
     for bench in benches() {
         bench.write("reaches.py", REACHES);
-        for (at, what) in ["socket", "pipe", "directory", "entry", "below"].into_iter().enumerate() {
-            let data = made(&bench, &bench.home.join(format!("once{at}")));
+        for (at, what) in ["socket", "pipe", "directory", "entry", "below", "nested"].into_iter().enumerate() {
+            let around = made(&bench, &bench.home.join(format!("once{at}")));
+            let data = made(&bench, &around.join("shown"));
             for directory in ["a", "n"] {
                 made(&bench, &data.join(directory));
             }
@@ -418,13 +419,13 @@ fn what_is_renamed_once_while_a_run_starts_is_not_reached() {
             let (from, to, end) = match what {
                 "directory" => ("z", "z2", "z2/h"),
                 "entry" => ("z/h", "w/h", "w/h"),
-                "below" => ("z/sub/h", "z/sub/i", "z/sub/i"),
+                "below" | "nested" => ("z/sub/h", "z/sub/i", "z/sub/i"),
                 _ => ("a/h", "n/h", "n/h"),
             };
-            let is_closed = matches!(what, "directory" | "entry" | "below");
+            let is_closed = matches!(what, "directory" | "entry" | "below" | "nested");
             let first = match what {
                 "directory" | "entry" => "z/h",
-                "below" => "z/sub/h",
+                "below" | "nested" => "z/sub/h",
                 _ => "a/h",
             };
             let endpoint = data.join(first);
@@ -448,18 +449,21 @@ fn what_is_renamed_once_while_a_run_starts_is_not_reached() {
             }
             // Old enough that no time stamp is that of the run.
             std::thread::sleep(std::time::Duration::from_millis(50));
-            let bind = format!("{}:/shown", data.display());
+            // A bind may lie in another one.
+            let outer = [format!("--ro={}:/outer", around.display())];
+            let (outer, shown) = if what == "nested" { (&outer[..], "/outer/shown") } else { (&[][..], "/shown") };
+            let bind = format!("{}:{shown}", data.display());
             for number in 0..6 {
-                let flag = if what == "pipe" { "--ro" } else { ["--ro", "--rw"][number % 2] };
+                let flag = if what == "pipe" || what == "nested" { "--ro" } else { ["--ro", "--rw"][number % 2] };
                 let mut mover = std::process::Command::new("python3")
                     .args(["-c", ONE_RENAME, data.to_str().unwrap(), from, to])
                     .stdout(std::process::Stdio::piped())
                     .spawn()
                     .unwrap();
                 mover.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
-                let paths = [format!("/shown/{end}"), format!("/shown/{first}")];
-                let output =
-                    bench.nexus(["run", flag, &bind, "--", "python3", "reaches.py"]).args(&paths).output().unwrap();
+                let paths = [format!("{shown}/{end}"), format!("{shown}/{first}")];
+                let mut command = bench.nexus(["run", flag, &bind]);
+                let output = command.args(outer).args(["--", "python3", "reaches.py"]).args(&paths).output().unwrap();
                 let told = format!("{} {flag} {what}: {}{}", bench.who(), stdout(&output), stderr(&output));
                 assert!(mover.wait().unwrap().success(), "{told}");
                 assert!(!stdout(&output).contains("reached"), "{told}");
@@ -472,6 +476,111 @@ fn what_is_renamed_once_while_a_run_starts_is_not_reached() {
             }
             drop(kept);
         }
+    }
+}
+
+/// Moves `n/h` to a directory that the first search has read, and from there to `z`, which the second search has looked at.
+const TWO_RENAMES: &str = "import ctypes, os, struct, sys
+os.chdir(sys.argv[1])
+libc = ctypes.CDLL(None)
+seen = libc.inotify_init()
+# The first search takes directories in the order of the list, the second one in the other order.
+before = [name for name in os.listdir('.')]
+before = [name for name in before[:before.index('z')] if name.startswith('d')]
+if len(before) < 3: sys.exit('z is listed too early')
+last, turn = before[0], before[-3]
+first = libc.inotify_add_watch(seen, b'n', 0x20)
+second = libc.inotify_add_watch(seen, turn.encode(), 0x20)
+print('ready', flush=True)
+opened = {first: 0, second: 0}
+at = 'n/h'
+while at != 'z/i':
+    events, place = os.read(seen, 4096), 0
+    while place < len(events):
+        watch, _, _, length = struct.unpack_from('iIII', events, place)
+        place += 16 + length
+        opened[watch] += 1
+        if at == 'n/h' and opened[first] and opened[second]:
+            os.rename(at, last + '/h')
+            at = last + '/h'
+        elif at != 'n/h' and watch == second and opened[second] > 1:
+            os.rename(at, 'z/i')
+            at = 'z/i'
+";
+
+#[test]
+fn what_is_renamed_twice_while_a_run_starts_is_not_reached() {
+    use std::io::Read as _;
+    for bench in benches().into_iter().filter(|bench| bench.user.is_none()) {
+        bench.write("reaches.py", REACHES);
+        let (mut moved, mut number) = (0, 0);
+        while moved < 6 {
+            assert!(number < 40, "moved {moved} times in {number} runs");
+            number += 1;
+            let data = made(&bench, &bench.home.join(format!("twice{number}")));
+            for directory in (0..30).map(|number| format!("d{number}")).chain(["n", "z"].map(str::to_owned)) {
+                made(&bench, &data.join(directory));
+            }
+            let service = UnixListener::bind(data.join("n/h")).unwrap();
+            fs::set_permissions(data.join("n/h"), fs::Permissions::from_mode(0o777)).unwrap();
+            std::os::unix::fs::chown(data.join("z"), Some(support::user()), Some(support::user())).unwrap();
+            fs::set_permissions(data.join("z"), fs::Permissions::from_mode(0o711)).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            let mut mover = std::process::Command::new("python3")
+                .args(["-c", TWO_RENAMES, data.to_str().unwrap()])
+                .stdout(std::process::Stdio::piped())
+                .stderr(std::process::Stdio::null())
+                .spawn()
+                .unwrap();
+            // It ends at once where the list has another order than it needs.
+            let is_ready = mover.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).is_ok();
+            if is_ready {
+                let bind = format!("{}:/shown", data.display());
+                let output =
+                    bench.run(["run", "--ro", &bind, "--", "python3", "reaches.py", "/shown/z/i", "/shown/n/h"]);
+                assert!(!stdout(&output).contains("reached"), "{}{}", stdout(&output), stderr(&output));
+                moved += usize::from(data.join("z/i").exists());
+            }
+            mover.kill().unwrap();
+            mover.wait().unwrap();
+            drop(service);
+            fs::remove_dir_all(&data).unwrap();
+        }
+    }
+}
+
+/// Only its owner and root list it; a command of root uses the names in it that it knows.
+#[test]
+fn a_busy_directory_that_a_command_may_only_enter_keeps_no_run_from_starting() {
+    for bench in benches().into_iter().filter(|bench| bench.user.is_none()) {
+        let data = made(&bench, &bench.home.join("data"));
+        let quiet = data.join("home1/quiet");
+        fs::create_dir_all(&quiet).unwrap();
+        let service = UnixListener::bind(quiet.join("s")).unwrap();
+        fs::set_permissions(quiet.join("s"), fs::Permissions::from_mode(0o777)).unwrap();
+        for home in ["home1", "home2"].map(|name| data.join(name)) {
+            fs::create_dir_all(&home).unwrap();
+            std::os::unix::fs::chown(&home, Some(support::user()), Some(support::user())).unwrap();
+            fs::set_permissions(&home, fs::Permissions::from_mode(0o711)).unwrap();
+        }
+        let script = format!(
+            "import os, time\nwhile True:\n for home in ['home1', 'home2']:\n  open(f'{0}/{{home}}/f', 'w').close(); time.sleep(0.003)\n  \
+             os.unlink(f'{0}/{{home}}/f'); time.sleep(0.003)\n",
+            data.display()
+        );
+        let mut busy = std::process::Command::new("python3").args(["-c", &script]).spawn().unwrap();
+        bench.write("reaches.py", REACHES);
+        let bind = format!("{}:/shown", data.display());
+        for number in 0..16 {
+            let flag = ["--ro", "--rw"][number % 2];
+            let output = bench.run(["run", flag, &bind, "--", "python3", "reaches.py", "/shown/home1/quiet/s"]);
+            assert_eq!(output.status.code(), Some(0), "{flag}: {}", stderr(&output));
+            assert_eq!(stdout(&output), "tried\n", "{flag}");
+        }
+        assert!(busy.try_wait().unwrap().is_none(), "nothing was busy");
+        busy.kill().unwrap();
+        busy.wait().unwrap();
+        drop(service);
     }
 }
 

@@ -365,6 +365,106 @@ fn a_socket_or_pipe_that_is_mounted_over_a_file_is_not_reached() {
     }
 }
 
+/// Moves a file into a closed directory and out of it, again and again.
+const IN_AND_OUT: &str = "import itertools, os, sys, time
+os.chdir(sys.argv[1])
+open(sys.argv[2], 'w').close()
+present = 'z/f'
+for after in itertools.cycle(['n/f', 'z/g', 'n/f', 'z/f']):
+    os.rename(present, after)
+    present = after
+    time.sleep(0.002)
+";
+/// Tries for a while, so that the file comes out of the directory meanwhile.
+const TRIES: &str = "import socket, time
+end = time.time() + 0.25
+while time.time() < end:
+    for path in ['n/f', 'z/f', 'z/g']:
+        # Nobody takes the connections.
+        client = socket.socket(socket.AF_UNIX)
+        client.settimeout(1)
+        try:
+            client.connect('/shown/' + path)
+            print('reached', path)
+        except OSError as e: pass
+print('tried')
+";
+
+/// A program of an older mount namespace renames the file below a mount, and the mount goes with it.
+#[test]
+fn a_mounted_socket_that_comes_out_of_a_closed_directory_is_not_reached() {
+    if !needs_root() {
+        return;
+    }
+    for bench in benches().into_iter().filter(|bench| bench.user.is_some()) {
+        let (base, data) = (bench.base.path(), bench.home.join("data"));
+        for directory in ["n", "z"].map(|name| data.join(name)) {
+            fs::create_dir_all(&directory).unwrap();
+            bench.give(&directory);
+        }
+        bench.give(&data);
+        let (socket, file) = (base.join("s"), data.join("z/f"));
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
+        fs::write(&file, "").unwrap();
+        bench.give(&file);
+        std::os::unix::fs::chown(data.join("z"), Some(0), Some(0)).unwrap();
+        fs::set_permissions(data.join("z"), fs::Permissions::from_mode(0o711)).unwrap();
+        bench.write("tries.py", TRIES);
+        let script = base.join("in-and-out.py");
+        fs::write(&script, IN_AND_OUT).unwrap();
+        let (data, ready, uid) = (data.display(), base.join("ready"), bench.user.unwrap_or_default());
+        let run = format!(
+            "setpriv --reuid {uid} --regid {uid} --clear-groups {} run -q --changes discard",
+            bench.program().display()
+        );
+        // The mover is still while the mount is made, or it would be made over nothing.
+        let line = format!(
+            "unshare -m python3 '{}' '{data}' '{ready}' & mover=$!; while ! [ -e '{ready}' ]; do sleep 0.05; done; \
+             kill -STOP $mover; mount --bind '{}' \"$(find '{data}' -type f)\"; kill -CONT $mover; \
+             for flag in --ro --rw --ro --rw --ro --rw --ro --rw --ro --rw --ro --rw; do \
+             {run} $flag '{data}:/shown' -- python3 tries.py 2> '{base}/err' || grep -q 'was moved' '{base}/err' || cat '{base}/err'; \
+             done; kill $mover",
+            script.display(),
+            socket.display(),
+            ready = ready.display(),
+            base = base.display(),
+        );
+        let output = bench.command_as_root("unshare").args(["-m", "sh", "-c", &line]).output().unwrap();
+        let text = stdout(&output);
+        assert!(!text.is_empty() && text.lines().all(|line| line == "tried"), "{text}{}", stderr(&output));
+        assert!(listener.accept().is_err(), "the service was reached");
+    }
+}
+
+#[test]
+fn an_ordinary_mount_in_a_closed_directory_refuses_no_start() {
+    if !needs_root() {
+        return;
+    }
+    for bench in benches() {
+        let data = bench.home.join("data");
+        for (number, mode) in [0o700, 0o710, 0o711].into_iter().enumerate() {
+            let closed = data.join(format!("z{number}"));
+            fs::create_dir_all(closed.join("m")).unwrap();
+            fs::write(closed.join("f"), "").unwrap();
+            std::os::unix::fs::chown(&closed, Some(54_999), Some(54_999)).unwrap();
+            fs::set_permissions(&closed, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        bench.give(&data);
+        let (data, nexus) = (data.display(), bench.program().display());
+        let identity =
+            bench.user.map_or(String::new(), |uid| format!("setpriv --reuid {uid} --regid {uid} --clear-groups "));
+        let line = format!(
+            "for z in {data}/z*; do mount -t tmpfs none $z/m; mount --bind /etc/hostname $z/f; done; \
+             for flag in --ro --rw; do {identity}{nexus} run -q --changes discard $flag {data} -- echo ran; done",
+        );
+        let output = bench.command_as_root("unshare").args(["-m", "sh", "-c", &line]).output().unwrap();
+        assert_eq!(stdout(&output), "ran\nran\n", "{}: {}", bench.who(), stderr(&output));
+    }
+}
+
 /// Renames `a/h` to `n/h` when the first search of a run has listed `a`. One that it never saw counts as new on overlayfs, which tells
 /// no birth (THREAT_MODEL).
 const ONE_RENAME: &str = "import ctypes, os, sys

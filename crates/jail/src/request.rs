@@ -50,6 +50,8 @@ pub struct Prepared {
     pub(crate) upper: Option<OwnedFd>,
     /// Mounts that have done their part. The kernel waits for all processors when one is closed for good.
     pub(crate) deferred: Vec<OwnedFd>,
+    /// Directories of the host whose names the command may use and not list, open for a list.
+    pub(crate) lists: Vec<OwnedFd>,
 }
 
 /// Values that the child takes along.

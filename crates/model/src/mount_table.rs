@@ -92,6 +92,24 @@ impl MountTable {
         self.all.iter().find(|mount| mount.id == id)
     }
 
+    /// Returns the mount that lies on the whole of another one, so that no path leads to that.
+    #[must_use]
+    pub fn on_top_of(&self, mount: &Mount) -> Option<&Mount> {
+        let id = self.over.get(&mount.id)?.get(&mount.at)?;
+        self.all.iter().find(|other| other.id == *id)
+    }
+
+    /// Lists the mounts to which paths would lead if these covers were not there.
+    #[must_use]
+    pub fn hidden_by(&self, is_cover: &dyn Fn(&Mount) -> bool) -> Vec<&Mount> {
+        let Some(top) = self.top.filter(|_| self.all.iter().any(is_cover)) else { return Vec::new() };
+        let others = self.all.iter().filter(|mount| !is_cover(mount)).cloned().collect();
+        let without = Self::of(others, self.top);
+        let led_to: HashSet<u64> = without.below(Path::new("/")).into_iter().map(|mount| mount.id).collect();
+        let is_hidden = |mount: &&Mount| led_to.contains(&mount.id) && self.resolve(top, &mount.at) != mount.id;
+        self.all.iter().filter(is_hidden).collect()
+    }
+
     fn resolve(&self, top: u64, path: &Path) -> u64 {
         let mut ancestors: Vec<&Path> = path.ancestors().collect();
         ancestors.reverse();
@@ -174,6 +192,30 @@ mod tests {
         assert_eq!(table.leads_to(Path::new("/d/x/y")).unwrap().id, 24);
         assert_eq!(table.leads_to(Path::new("/e")).unwrap().id, 20);
         assert_eq!(MountTable::parse(TABLE.as_bytes()).leads_to(Path::new("/d/x")).unwrap().id, 24, "1 is under 20");
+    }
+
+    #[test]
+    fn what_covers_hide_is_found() {
+        let covers = "\
+30 21 0:30 /empty /d/x/closed rw - tmpfs none rw
+31 22 0:30 /file /d/a\\040b rw - tmpfs none rw
+32 21 254:0 /s /d/x/closed/s rw - ext4 x rw
+33 24 0:30 /empty /d/x rw - tmpfs none rw
+34 23 0:38 / /d/x/under rw - tmpfs none rw
+";
+        let table = MountTable::parse_below(20, [TABLE, covers].concat().as_bytes());
+        let is_cover = |mount: &Mount| mount.device == "0:30" && mount.root != Path::new("/");
+        let hidden = table.hidden_by(&is_cover);
+        assert_eq!(hidden.iter().map(|mount| mount.id).collect::<Vec<_>>(), [22, 24], "32 and 34 lie below 24 as well");
+        assert_eq!(table.on_top_of(hidden[0]).unwrap().id, 31);
+        assert_eq!(table.on_top_of(hidden[1]).unwrap().id, 33);
+        assert!(table.hidden_by(&|_| false).is_empty() && table.on_top_of(&table.all()[0]).is_none());
+        // The covers lie on a file system of which other mounts are open.
+        let closed = "30 35 0:30 /empty /t/z rw - tmpfs none rw\n32 35 254:0 /s /t/z/s rw - ext4 x rw\n35 20 0:30 / /t rw - tmpfs none rw\n";
+        let table = MountTable::parse_below(20, [TABLE, closed].concat().as_bytes());
+        let hidden = table.hidden_by(&is_cover);
+        assert_eq!(hidden.iter().map(|mount| mount.id).collect::<Vec<_>>(), [32]);
+        assert!(table.on_top_of(hidden[0]).is_none());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::inside::answers::{is_endpoint, is_gone, moved};
 use crate::inside::birth::{First, Identity, id};
 use crate::inside::closed::{self, ClosedError};
-use crate::inside::mounted;
+use crate::inside::mounted::{self, LookedAt};
 use crate::inside::rootfs::Root;
 use crate::leave_out::{Wall, stands};
 use crate::mount_table;
@@ -11,6 +11,7 @@ use crate::mounts::{self, Depth, NODEV, NOSUID, RDONLY};
 use crate::places::{self, below_root, show};
 use crate::request::Request;
 use crate::steps::{AtStep, Step, StepError};
+use nexus_model::mount_table::Mount;
 use nexus_model::plan::{Access, Bind, Cover};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode};
@@ -37,7 +38,12 @@ pub(super) fn hide_paths(request: &Request<'_>, root: &Root) -> Result<(), StepE
 /// the one that was found is refused: a run beside this one may have exchanged the two, and what was found is at another name.
 /// Nor is what is covered renamed inside, and the directories above it are pinned where the command may write: what lies in a
 /// directory that is not one of `held` was exchanged between the pins and the covers, and is refused.
-pub(super) fn cover_sockets(request: &Request<'_>, root: &Root, held: &BTreeSet<Identity>) -> Result<(), StepError> {
+pub(super) fn cover_sockets(
+    request: &Request<'_>,
+    root: &Root,
+    held: &BTreeSet<Identity>,
+    looked_at: &mut LookedAt,
+) -> Result<(), StepError> {
     let found = request.plan.covered.iter().map(|covered| covered.id).collect();
     let first = request.plan.second_search.as_ref().map(|search| First { since: search.since, found: &found });
     if request.plan.covered.is_empty() {
@@ -69,7 +75,8 @@ pub(super) fn cover_sockets(request: &Request<'_>, root: &Root, held: &BTreeSet<
             let within = closed::each_within(&place, is_read_only, &|inner| cover(root, inner));
             within.map_err(|error| about_closed(error, path.as_path()))?;
             let cover_one = |inner: &OwnedFd| cover(root, inner);
-            mounted::cover_below(root.tree(), &table, path.as_path(), is_read_only, &cover_one).map_err(at)?;
+            let below = mounted::Below { table: &table, directory: path.as_path(), with_pipes: is_read_only };
+            mounted::cover_below(root.tree(), &below, looked_at, &cover_one).map_err(at)?;
         }
         cover(root, &place).map_err(at)?;
     }
@@ -145,6 +152,15 @@ pub(super) fn remove(root: &Root) -> Result<(), StepError> {
 
 /// An empty file and an empty directory, with the names that they have while they are attached.
 const COVERS: [(&str, bool); 2] = [("hidden-file", false), ("hidden-folder", true)];
+
+/// Returns what tells covers from the other mounts of a table.
+pub(super) fn recognized(root: &Root) -> io::Result<impl Fn(&Mount) -> bool> {
+    let own = rustix::fs::fstat(root.own())?.st_dev;
+    let own = format!("{}:{}", rustix::fs::major(own), rustix::fs::minor(own));
+    // The names end with the kernel's mark once they are removed.
+    let is_name = |root: &Path| COVERS.iter().any(|(name, _)| root.starts_with(Path::new("/").join(name)));
+    Ok(move |mount: &Mount| mount.device == own && is_name(&mount.root))
+}
 
 fn open(root: &Root, target: &Path) -> io::Result<OwnedFd> {
     mounts::place(root.tree(), target)

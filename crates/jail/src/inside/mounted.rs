@@ -6,10 +6,11 @@ use crate::mount_table::{self, kind, mount_id};
 use crate::mounts;
 use crate::places::{below_root, show};
 use crate::steps::{AtStep as _, Step, StepError};
-use nexus_model::mount_table::MountTable;
+use nexus_model::mount_table::{Mount, MountTable};
 use rustix::fd::OwnedFd;
 use rustix::fs::FileType;
 use rustix::io::Errno;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,6 +18,10 @@ use std::time::Duration;
 /// Readings of the table, and the time between two.
 const READINGS: u32 = 24;
 const BETWEEN: Duration = Duration::from_millis(2);
+
+/// Mounts that were looked at while a path led to them, and are neither sockets nor named pipes, by their numbers.
+#[derive(Debug, Default)]
+pub(super) struct LookedAt(BTreeSet<u64>);
 
 /// A place at which the table has a mount.
 enum Found {
@@ -45,8 +50,13 @@ fn endpoint(place: &OwnedFd, id: u64) -> io::Result<Found> {
 
 /// Checks each wanted mount by `check`. When another program renames the file below a mount, the mount goes with it: so the table is
 /// read until each mount is where it says.
+///
+/// A mount that lies below a cover is reached when it comes out of there with its file: so it has a cover of its own, or was looked at
+/// before.
 pub(super) fn check_each(
     root: &OwnedFd,
+    is_cover: &dyn Fn(&Mount) -> bool,
+    mut looked_at: LookedAt,
     is_wanted: &dyn Fn(&Path) -> bool,
     check: &dyn Fn(&OwnedFd, &Path) -> Result<(), StepError>,
 ) -> Result<(), StepError> {
@@ -62,7 +72,10 @@ pub(super) fn check_each(
                         check(&place, path)?;
                         true
                     }
-                    Ok(Found::Other) => true,
+                    Ok(Found::Other) => {
+                        looked_at.0.insert(id);
+                        true
+                    }
                     Ok(Found::AnotherMount) => false,
                     Err(error) => return Err(StepError::os(Step::HidePaths, error, show(path))),
                 },
@@ -76,6 +89,13 @@ pub(super) fn check_each(
                 path.clone_into(&mut last);
             }
         }
+        for mount in table.hidden_by(is_cover).into_iter().filter(|mount| is_wanted(&mount.at)) {
+            let is_covered = table.on_top_of(mount).is_some_and(is_cover);
+            if !is_covered && !looked_at.0.contains(&mount.id) {
+                is_sure = false;
+                mount.at.clone_into(&mut last);
+            }
+        }
         if is_sure {
             return Ok(());
         }
@@ -84,28 +104,43 @@ pub(super) fn check_each(
     Err(moved(&last))
 }
 
-/// Covers each socket that is mounted over a file below a closed directory, and each named pipe where `with_pipes` says so.
+/// The mounts below a closed directory.
+pub(super) struct Below<'a> {
+    pub(super) table: &'a MountTable,
+    pub(super) directory: &'a Path,
+    /// Named pipes are covered as well.
+    pub(super) with_pipes: bool,
+}
+
+/// Covers each socket that is mounted over a file below a closed directory.
 pub(super) fn cover_below(
     root: &OwnedFd,
-    table: &MountTable,
-    directory: &Path,
-    with_pipes: bool,
+    below: &Below<'_>,
+    looked_at: &mut LookedAt,
     cover: &dyn Fn(&OwnedFd) -> io::Result<()>,
 ) -> io::Result<()> {
-    for mount in table.below(directory) {
+    for mount in below.table.below(below.directory) {
         let (path, id) = (mount.at.as_path(), mount.id);
         let place = match mounts::place(root, below_root(path)) {
-            Err(error) if is_gone(&error) || is_denied(&error) => continue,
+            Err(error) if is_gone(&error) => continue,
+            // The command reaches it no more than this process, and like all that lies in a closed directory of another user it comes
+            // out by an act of that user alone.
+            Err(error) if is_denied(&error) => {
+                looked_at.0.insert(id);
+                continue;
+            }
             place => place?,
         };
         // Another mount that has come to the place is covered as well.
-        let kind = match endpoint(&place, id)? {
-            Found::Endpoint(kind) => Some(kind),
-            Found::AnotherMount => Some(kind(&place)?),
-            Found::Other => None,
+        let (mount, kind) = match endpoint(&place, id)? {
+            Found::Endpoint(kind) => (id, Some(kind)),
+            Found::AnotherMount => (mount_id(&place)?, Some(kind(&place)?)),
+            Found::Other => (id, None),
         };
-        if kind == Some(FileType::Socket) || (kind == Some(FileType::Fifo) && with_pipes) {
+        if kind == Some(FileType::Socket) || (kind == Some(FileType::Fifo) && below.with_pipes) {
             cover(&place)?;
+        } else {
+            looked_at.0.insert(mount);
         }
     }
     Ok(())

@@ -10,8 +10,9 @@
 use crate::inside::answers::{is_denied, is_gone, moved, refused};
 use crate::inside::birth::{First, id};
 use crate::inside::closed::is_callers_own;
-use crate::inside::covers::innermost;
-use crate::inside::mounted;
+use crate::inside::covers::{self, innermost};
+use crate::inside::mounted::{self, LookedAt};
+use crate::inside::rootfs::Root;
 use crate::mounts;
 use crate::places::{below_root, is_dir, show};
 use crate::request::Request;
@@ -38,8 +39,18 @@ const MAX_TIME: Duration = Duration::from_secs(1);
 const GRAIN: Duration = Duration::from_millis(12);
 
 /// Refuses a sandbox in which a socket or named pipe of the host is neither covered nor allowed.
-pub(super) fn inspect(request: &Request<'_>, root: &OwnedFd) -> Result<(), StepError> {
+///
+/// `lists` are directories that this process may not list, open for a list.
+pub(super) fn inspect(
+    request: &Request<'_>,
+    root: &Root,
+    lists: Vec<OwnedFd>,
+    looked_at: LookedAt,
+) -> Result<(), StepError> {
     let Some(search) = &request.plan.second_search else { return Ok(()) };
+    let is_cover = covers::recognized(root).map_err(|error| at(error, Path::new("/")))?;
+    let root = root.tree();
+    let lists = lists.into_iter().filter_map(|list| Some((id(&rustix::fs::fstat(&list).ok()?), list))).collect();
     let mut left = MAX_ENTRIES;
     let covered = request.plan.covered.iter().map(|covered| covered.id);
     let found = covered.chain(search.vanished.iter().copied()).collect();
@@ -55,6 +66,7 @@ pub(super) fn inspect(request: &Request<'_>, root: &OwnedFd) -> Result<(), StepE
                 found: &found,
                 read_only: bind.access == Access::ReadOnly,
                 entered: &entered,
+                lists: &lists,
                 others: others.filter(|other| *other != target).collect(),
             };
             (target, tree)
@@ -67,7 +79,7 @@ pub(super) fn inspect(request: &Request<'_>, root: &OwnedFd) -> Result<(), StepE
         let bind = innermost(request, path)?.target.as_path();
         trees.iter().find(|(target, _)| *target == bind && bind != path).map(|(_, tree)| tree)
     };
-    mounted::check_each(root, &|path| tree_of(path).is_some(), &|place, path| {
+    mounted::check_each(root, &is_cover, looked_at, &|path| tree_of(path).is_some(), &|place, path| {
         tree_of(path).map_or(Ok(()), |tree| tree.check(place, path))
     })
 }
@@ -96,11 +108,31 @@ impl State {
     }
 }
 
+/// A directory that can be listed.
+struct Listable {
+    /// The directory in the sandbox, where a covered name leads to its cover.
+    place: OwnedFd,
+    /// The descriptor that it is listed by, where `place` gives no right to.
+    list: Option<OwnedFd>,
+}
+
+impl Listable {
+    fn entries(&self) -> Result<Dir, Errno> {
+        let Some(list) = &self.list else { return Dir::read_from(&self.place) };
+        // To open it again would take the right again.
+        let mut entries = Dir::new(rustix::io::dup(list)?)?;
+        entries.rewind();
+        Ok(entries)
+    }
+}
+
 /// The answer to the opening of a directory.
 enum Opened {
-    Directory(OwnedFd),
+    Directory(Listable),
     /// The command reaches nothing in it either.
     Closed,
+    /// The command may enter it, and no name in it has changed since the first search listed it.
+    AsListed(Stat),
     Gone,
 }
 
@@ -113,6 +145,8 @@ struct Tree<'a> {
     read_only: bool,
     /// Directories that the first search listed, and this process may not list.
     entered: &'a BTreeMap<&'a Path, &'a EnteredOnly>,
+    /// Those of them that root opened for a list.
+    lists: &'a BTreeMap<FileId, OwnedFd>,
     /// Targets of the other binds.
     others: Vec<&'a Path>,
 }
@@ -137,8 +171,9 @@ impl Tree<'_> {
     /// Returns the top of the bind and the directories in it that no list of this search has.
     fn first_places(&self, top: &Path) -> Vec<PathBuf> {
         let below = self.search.below_entered.iter().map(nexus_model::ByteText::as_path);
-        let below =
-            below.filter(|path| path.starts_with(top) && !self.others.iter().any(|other| path.starts_with(other)));
+        // Another bind may lie around this one as well as in it.
+        let is_of_other = |path: &Path| self.others.iter().any(|at| at.starts_with(top) && path.starts_with(at));
+        let below = below.filter(|path| path.starts_with(top) && !is_of_other(path));
         std::iter::once(top).chain(below).map(Path::to_owned).collect()
     }
 
@@ -149,13 +184,22 @@ impl Tree<'_> {
             let directory = match self.open(&path)? {
                 Opened::Directory(directory) => directory,
                 Opened::Closed => continue,
+                // A later pass looks at it again.
+                Opened::AsListed(stat) => {
+                    let state = State::of(&stat);
+                    if seen.get(&path) != Some(&state) {
+                        has_changed = true;
+                        seen.insert(path, state);
+                    }
+                    continue;
+                }
                 Opened::Gone => {
                     seen.remove(&path);
                     has_changed = true;
                     continue;
                 }
             };
-            let state = State::of(&rustix::fs::fstat(&directory).map_err(|error| at(error, &path))?);
+            let state = State::of(&rustix::fs::fstat(&directory.place).map_err(|error| at(error, &path))?);
             if state.is_settled && seen.get(&path) == Some(&state) {
                 continue;
             }
@@ -173,7 +217,7 @@ impl Tree<'_> {
     /// Checks what a directory holds, and hands the directories in it on.
     fn list(
         &self,
-        directory: &OwnedFd,
+        directory: &Listable,
         path: &Path,
         left: &mut usize,
         descend: &mut dyn FnMut(PathBuf),
@@ -184,9 +228,9 @@ impl Tree<'_> {
                 descend(inner);
             }
         };
-        let entries = match Dir::read_from(directory) {
+        let entries = match directory.entries() {
             // It may be listed and not entered: the command uses no name in it either.
-            Err(Errno::ACCESS) => return refuse_own(directory, path),
+            Err(Errno::ACCESS) => return refuse_own(&directory.place, path),
             entries => entries.map_err(|error| at(error, path))?,
         };
         for entry in entries {
@@ -201,7 +245,7 @@ impl Tree<'_> {
             match entry.file_type() {
                 FileType::Directory => descend(inner),
                 FileType::Socket | FileType::Fifo | FileType::Unknown => {
-                    match mounts::place(directory, Path::new(name)) {
+                    match mounts::place(&directory.place, Path::new(name)) {
                         Ok(place) if is_dir(&place).map_err(|error| at(error, &inner))? => descend(inner),
                         Ok(place) => self.check(&place, &inner)?,
                         // The command has no more rights than this process.
@@ -220,7 +264,7 @@ impl Tree<'_> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let error = match rustix::fs::openat2(self.root, below_root(path), flags, Mode::empty(), resolve) {
-            Ok(directory) => return Ok(Opened::Directory(directory)),
+            Ok(place) => return Ok(Opened::Directory(Listable { place, list: None })),
             Err(error) => error,
         };
         if is_gone(&error.into()) {
@@ -241,12 +285,17 @@ impl Tree<'_> {
             return Ok(Opened::Closed);
         }
         // The command uses names in it. One that the first search could not list either is covered. One that it listed, with the
-        // rights of root, has its covers in it, if no name in it has changed since.
+        // rights of root, has its covers in it, if no name in it has changed since. Otherwise it is listed again.
         let stat = rustix::fs::fstat(&place).map_err(|error| at(error, path))?;
         let is_as_listed = self.entered.get(path).is_some_and(|listed| {
-            listed.id == id(&stat) && listed.changed == (stat.st_ctime, stat.st_ctime_nsec as u32)
+            listed.id == id(&stat) && listed.changed == Some((stat.st_ctime, stat.st_ctime_nsec as u32))
         });
-        if is_as_listed { Ok(Opened::Closed) } else { Err(moved(path)) }
+        if is_as_listed {
+            return Ok(Opened::AsListed(stat));
+        }
+        let list = self.lists.get(&id(&stat)).ok_or_else(|| moved(path))?;
+        let list = list.try_clone().map_err(|error| at(error, path))?;
+        Ok(Opened::Directory(Listable { place, list: Some(list) }))
     }
 
     fn first(&self) -> First<'_> {
@@ -313,7 +362,9 @@ mod tests {
             let root = mounts::open_path(self.top.path()).unwrap();
             let others = others.iter().map(Path::new).collect();
             let found = BTreeSet::new();
-            let tree = Tree { root: &root, search, found: &found, read_only, entered: &entered(search), others };
+            let lists = BTreeMap::new();
+            let entered = entered(search);
+            let tree = Tree { root: &root, search, found: &found, read_only, entered: &entered, lists: &lists, others };
             let mut left = entries;
             tree.inspect(Path::new("/bound"), &mut left)
         }
@@ -390,7 +441,16 @@ mod tests {
         let found = BTreeSet::new();
         let entered = entered(&search);
         let others = Vec::new();
-        let tree = Tree { root: &root, search: &search, found: &found, read_only: false, entered: &entered, others };
+        let lists = BTreeMap::new();
+        let tree = Tree {
+            root: &root,
+            search: &search,
+            found: &found,
+            read_only: false,
+            entered: &entered,
+            lists: &lists,
+            others,
+        };
         let (mut seen, mut left) = (Seen::new(), 100);
         assert!(tree.pass(vec!["/bound".into()], &mut seen, &mut left).unwrap());
         let pass = |seen: &mut Seen, left: &mut usize| tree.pass(seen.keys().cloned().collect(), seen, left);

@@ -9,6 +9,7 @@
 //! Any error on the way is reported to the host as one frame, and the process ends: there is no "best effort".
 
 use crate::identity::Identity;
+use crate::inside::mounted::LookedAt;
 use crate::inside::rootfs::{self, Root};
 use crate::inside::workspace::{self, Workspace};
 use crate::inside::{binds, confinement, covers, descriptors, limits, second_search, system};
@@ -86,7 +87,7 @@ fn set_up(
         let binds = binds::open(request, prepared.binds)?;
         let root = Root::on_template(faults, plan.limits.scratch_bytes)?;
         root.mount_own(faults)?;
-        populate(request, root, workspace, binds, channel)
+        populate(request, root, workspace, (binds, prepared.lists), channel)
     } else {
         faults.check(Step::PrivateMounts)?;
         let private = rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
@@ -101,7 +102,7 @@ fn set_up(
         std::mem::forget(system);
         root.mount_own(faults)?;
         limits::attach(&root, limits)?;
-        populate(request, root, workspace, binds, channel)
+        populate(request, root, workspace, (binds, prepared.lists), channel)
     };
     let root = root?;
     here.quotas.limit_namespace()?;
@@ -134,7 +135,7 @@ fn set_up_warm(setup: &Setup, here: &Here, scratch_bytes: u64, channel: &OwnedFd
     let mut mounts = mounts.into_iter();
     let workspace = workspace::open(&request, mounts.next(), None)?;
     let binds = binds::open(&request, Some(mounts.collect()))?;
-    let root = populate(&request, root, workspace, binds, channel)?;
+    let root = populate(&request, root, workspace, (binds, Vec::new()), channel)?;
     hand_out_names(&request, here, channel)?;
     seal(&request, root, (mask, numbers), channel, &here.quotas)
 }
@@ -215,7 +216,7 @@ fn populate(
     request: &Request<'_>,
     root: Root,
     workspace: Workspace,
-    binds: Vec<OwnedFd>,
+    (binds, lists): (Vec<OwnedFd>, Vec<OwnedFd>),
     channel: &OwnedFd,
 ) -> Result<Root, StepError> {
     root.mount_private(request.setup.faults, &request::targets(request.plan), &request.plan.private)?;
@@ -226,12 +227,13 @@ fn populate(
     }
     // A bind of a part of the workspace at its own place lies over it, and the covers over both.
     let held = binds::attach(request, &root, binds)?;
+    let mut looked_at = LookedAt::default();
     if needs_covers {
-        covers::cover_sockets(request, &root, &held)?;
+        covers::cover_sockets(request, &root, &held, &mut looked_at)?;
         covers::hide_paths(request, &root)?;
         covers::remove(&root)?;
     }
-    second_search::inspect(request, root.tree())?;
+    second_search::inspect(request, &root, lists, looked_at)?;
     Ok(root)
 }
 

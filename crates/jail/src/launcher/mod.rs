@@ -10,6 +10,7 @@ mod ahead;
 mod idmap;
 mod keyring;
 pub mod launch;
+mod lists;
 pub mod netpool;
 mod overlay_compat;
 mod prefork;

@@ -42,7 +42,12 @@ impl WarmSandbox {
             network::Network::None => true,
             network::Network::Egress | network::Network::EgressByProgram => self.network.is_none(),
         };
-        network && self.scratch_bytes == plan.limits.scratch_bytes && plan.binds.len() < launch_message::MAX
+        // Descriptors by which such directories are listed again are not sent.
+        let is_listed = plan.second_search.as_ref().is_none_or(|search| search.entered.is_empty());
+        network
+            && self.scratch_bytes == plan.limits.scratch_bytes
+            && plan.binds.len() < launch_message::MAX
+            && (is_listed || !self.identity.by_root)
     }
 
     /// Returns whether it still waits. One that says something unasked has failed, or is dead.

@@ -4,6 +4,7 @@
 //! never see the host. Otherwise the child does it. All of it is detached mounts: descriptors, attached nowhere.
 
 use crate::launcher::idmap::{Map, Maps, Others};
+use crate::launcher::lists;
 use crate::launcher::overlay_compat;
 use crate::launcher::state::LauncherState;
 use crate::memory;
@@ -75,7 +76,8 @@ pub fn prepare(
         };
         binds.push(mount.at(Step::IdMappedMounts, &show(path))?);
     }
-    Ok(Prepared { workspace: Some(mount), numbers, binds: Some(binds), upper, deferred })
+    let lists = if request.setup.identity.by_root { lists::open(request.plan) } else { Vec::new() };
+    Ok(Prepared { workspace: Some(mount), numbers, binds: Some(binds), upper, deferred, lists })
 }
 
 fn overlaid(request: &Request<'_>, lower: &OwnedFd, layer: &OwnedFd, layer_place: &Path) -> Result<OwnedFd, StepError> {

@@ -45,6 +45,7 @@ pub struct EnteredOnly {
     pub path: ByteText,
     /// Its device and inode.
     pub id: FileId,
-    /// Time of its last change, in seconds and nanoseconds since 1970: each name that comes or goes changes it.
-    pub changed: (i64, u32),
+    /// Time of its last change, in seconds and nanoseconds since 1970: each name that comes or goes changes it. `None` where the next
+    /// change may have the same time.
+    pub changed: Option<(i64, u32)>,
 }

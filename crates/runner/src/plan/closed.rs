@@ -41,8 +41,8 @@ pub type Stamp = (i64, u32);
 const GRAIN: Duration = Duration::from_millis(12);
 
 /// Returns what tells a directory later from one in which a name has changed, if some user may use names in it and not list them.
-/// It is looked at before it is listed. One that has just changed is waited for once.
-pub fn entered_only(directory: &Path, has_waited: &mut bool) -> Option<(FileId, Stamp)> {
+/// It is looked at before it is listed. One that has just changed is waited for once, and has no stamp if it changes on.
+pub fn entered_only(directory: &Path, has_waited: &mut bool) -> Option<(FileId, Option<Stamp>)> {
     let about = std::fs::symlink_metadata(directory).ok()?;
     let (listed, entered) = (about.mode() >> 2 & 0o111, about.mode() & 0o111);
     if entered & !listed == 0 {
@@ -52,8 +52,8 @@ pub fn entered_only(directory: &Path, has_waited: &mut bool) -> Option<(FileId, 
     if is_recent(changed) && !std::mem::replace(has_waited, true) {
         std::thread::sleep(GRAIN + GRAIN);
     }
-    // The next change of it would not be seen: the second search refuses it.
-    (!is_recent(changed)).then_some((FileId { device: about.dev(), inode: about.ino() }, changed))
+    let stamp = (!is_recent(changed)).then_some(changed);
+    Some((FileId { device: about.dev(), inode: about.ino() }, stamp))
 }
 
 fn is_recent(changed: Stamp) -> bool {
@@ -85,9 +85,11 @@ mod tests {
         }
         mode(0o711);
         let before = entered_only(top.path(), &mut false).unwrap();
+        assert!(before.1.is_some());
         assert_eq!(entered_only(top.path(), &mut true), Some(before));
         std::fs::write(top.path().join("x"), "").unwrap();
-        assert_eq!(entered_only(top.path(), &mut true), None, "another change may have the same time");
+        let changing = entered_only(top.path(), &mut true);
+        assert_eq!(changing, Some((before.0, None)), "another change may have the same time");
         assert_ne!(entered_only(top.path(), &mut false).unwrap(), before);
         mode(0o700);
     }

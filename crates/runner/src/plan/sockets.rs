@@ -298,7 +298,7 @@ struct Within {
     /// Directories in which names can be used and not found out.
     closed: Vec<PathBuf>,
     /// Directories that were listed and in which some user may only use names, as they were before.
-    entered: Vec<(PathBuf, FileId, closed::Stamp)>,
+    entered: Vec<(PathBuf, FileId, Option<closed::Stamp>)>,
     /// Directories that lie directly in directories in which some user may only use names.
     below_entered: Vec<PathBuf>,
     /// Inodes of the sockets and pipes, as their directories list them.
