@@ -1,13 +1,12 @@
 //! `nexus policy apply|explain --fleet`: the documents that count for an account of a control plane.
 
 use crate::failure::{Failure, one_line};
-use nexus_api::mothership::{EffectivePolicy, MAX_POLICY_BYTES, PutPolicy};
+use nexus_api::mothership::{EffectivePolicy, PutPolicy};
 use nexus_fleet::args::ServerArgs;
 use nexus_fleet::client::access::Access;
+use nexus_profiles::workspace_file;
 use serde_json::json;
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// Exit code of a question whose answer is negative.
@@ -35,16 +34,10 @@ pub fn apply(args: &ServerArgs, files: &[PathBuf], if_generation: Option<u64>) -
 }
 
 fn text_of(path: &Path) -> Result<String, Failure> {
-    let refused = |why: String| {
-        Failure::usage("policy_document", format!("{} cannot be used: {why}", path.display()), "name another file")
-    };
-    let mut text = String::new();
-    let limit = MAX_POLICY_BYTES as u64 + 1;
-    let read = File::open(path).and_then(|file| file.take(limit).read_to_string(&mut text));
-    match read.map_err(|error| refused(error.to_string()))? {
-        length if length > MAX_POLICY_BYTES => Err(refused(format!("it is longer than {MAX_POLICY_BYTES} bytes"))),
-        _ => Ok(text),
-    }
+    workspace_file::text_of(path).map_err(|why| {
+        let message = format!("{} cannot be used: {why}", path.display());
+        Failure::usage("policy_document", message, "name another file")
+    })
 }
 
 /// Prints what the documents leave with the source of each value, or the answers to questions.
