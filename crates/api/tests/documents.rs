@@ -174,14 +174,16 @@ fn conduits_types() -> BTreeMap<&'static str, Pass> {
 
 fn mothership_types() -> BTreeMap<&'static str, Pass> {
     use mothership::{
-        ApiKey, ApiKeyList, Approval, ApprovalList, ApproveRequest, Artifact, ArtifactList, CancelRequest,
-        CreateApiKey, CreateDirective, CreateEnrollmentToken, CreateFacility, CreatedApiKey, CreatedDirective,
-        CreatedFacility, Directive, DirectiveEvent, DirectiveList, DirectiveStateAnswer, EnrollmentToken, Facility,
-        FacilityList, LogChunk, LogChunks, RejectRequest, RequestedCapabilities, Requirements, Territory,
+        AccountPolicy, ApiKey, ApiKeyList, Approval, ApprovalList, ApproveRequest, Artifact, ArtifactList,
+        CancelRequest, CreateApiKey, CreateDirective, CreateEnrollmentToken, CreateFacility, CreatedApiKey,
+        CreatedDirective, CreatedFacility, Directive, DirectiveEvent, DirectiveList, DirectiveStateAnswer,
+        EffectivePolicy, EnrollmentToken, Facility, FacilityList, LogChunk, LogChunks, PolicyAnswer, PolicyInfo,
+        PolicyList, PolicyValue, PutPolicy, RejectRequest, RequestedCapabilities, Requirements, Territory,
         TerritoryList,
     };
     BTreeMap::from([
-        ("ApiKey", pass::<ApiKey> as Pass),
+        ("AccountPolicy", pass::<AccountPolicy> as Pass),
+        ("ApiKey", pass::<ApiKey>),
         ("ApiKeyList", pass::<ApiKeyList>),
         ("Approval", pass::<Approval>),
         ("ApprovalList", pass::<ApprovalList>),
@@ -206,6 +208,7 @@ fn mothership_types() -> BTreeMap<&'static str, Pass> {
         ("DirectiveEvent", pass::<DirectiveEvent>),
         ("DirectiveList", pass::<DirectiveList>),
         ("DirectiveStateAnswer", pass::<DirectiveStateAnswer>),
+        ("EffectivePolicy", pass::<EffectivePolicy>),
         ("EnrollmentToken", pass::<EnrollmentToken>),
         ("Error", pass::<ErrorBody>),
         ("EventList", pass::<nexus_api::events::EventList>),
@@ -215,6 +218,11 @@ fn mothership_types() -> BTreeMap<&'static str, Pass> {
         ("Limits", pass::<DirectiveLimits>),
         ("LogChunk", pass::<LogChunk>),
         ("LogChunks", pass::<LogChunks>),
+        ("PolicyAnswer", pass::<PolicyAnswer>),
+        ("PolicyInfo", pass::<PolicyInfo>),
+        ("PolicyList", pass::<PolicyList>),
+        ("PolicyValue", pass::<PolicyValue>),
+        ("PutPolicy", pass::<PutPolicy>),
         ("RejectRequest", pass::<RejectRequest>),
         ("RequestedCapabilities", pass::<RequestedCapabilities>),
         ("Requirements", pass::<Requirements>),

@@ -416,14 +416,39 @@ pub enum PolicyAction {
         /// The workspace [default: the current directory]
         #[arg(long)]
         workspace: Option<PathBuf>,
+        /// Ask a control plane about the documents that count for your account there
+        #[arg(long, conflicts_with_all = ["with", "workspace"])]
+        fleet: bool,
+        /// The control plane.
+        #[command(flatten)]
+        access: ServerArgs,
         /// A question, for example "net example.com:443" or "write workspace:/src"
         #[arg(value_name = "QUESTION")]
         questions: Vec<String>,
     },
     /// Put documents in force, if all of them hold together; otherwise those before stay
+    #[command(after_help = "\
+With --fleet the document is that of your account in a control plane, under the documents of its operator: it counts at once for each
+directive that is created or claimed, and takes nothing but away. It needs the key of an owner.
+Examples:
+  nexus policy apply ~/drafts/careful.yaml
+  nexus policy apply --fleet ~/drafts/account.yaml
+  nexus policy apply --fleet --remove")]
     Apply {
+        /// Put the document in force for your account in a control plane
+        #[arg(long)]
+        fleet: bool,
+        /// Take the document of your account out of force
+        #[arg(long, requires = "fleet", conflicts_with = "files")]
+        remove: bool,
+        /// Change nothing when another generation of the account's document is in force
+        #[arg(long, requires = "fleet", value_name = "N")]
+        if_generation: Option<u64>,
+        /// The control plane.
+        #[command(flatten)]
+        access: ServerArgs,
         /// Documents to read
-        #[arg(required = true, value_name = "FILE")]
+        #[arg(required_unless_present = "remove", value_name = "FILE")]
         files: Vec<PathBuf>,
     },
     /// Say what these documents would decide in another way about runs that were recorded: exit 1 if there is something

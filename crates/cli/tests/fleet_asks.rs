@@ -252,3 +252,49 @@ fn what_a_directive_chose_draws_nothing_in_a_question_about_its_connection() {
     fleet.scene.ok(&["directive", "cancel", &directive]);
     fleet.scene.ended(&directive);
 }
+
+#[test]
+fn an_owner_puts_a_policy_of_an_account_in_force_and_it_holds_for_its_directives() {
+    let mut scene = Scene::new();
+    scene.mothership(&["--listen", "127.0.0.1:0"]);
+    let facility = scene.ok(&["facility", "create"]).trim().to_owned();
+    let (file, text) = (
+        scene.path("account.yaml"),
+        "policy: nexus.policy/1\nid: own\nlevel: account\ncommands:\n  forbidden: [\"rm *\"]\n",
+    );
+    std::fs::write(&file, text).unwrap();
+    let apply = ["policy", "apply", "--fleet", file.to_str().unwrap()];
+    let said = scene.ok(&apply);
+    assert!(said.starts_with("account   own  account@1\nin force: generation blake3:"), "{said}");
+    let generation = said.trim().rsplit(' ').next().unwrap();
+    let explained = scene.ok(&["policy", "explain", "--fleet"]);
+    assert!(explained.starts_with(&format!("generation {generation}\n")), "{explained}");
+    assert!(explained.contains("forbidden rm *  ← account@1:5:15"), "{explained}");
+    let set = scene.json(&["policy", "explain", "--fleet", "--json"]);
+    assert_eq!((&set["generation"], &set["documents"][0]["id"]), (&json!(generation), &json!("own")));
+    let asked = scene.nexus(&["policy", "explain", "--fleet", "run ls", "run rm x"]);
+    assert_eq!(asked.status.code(), Some(1));
+    let answers = String::from_utf8(asked.stdout).unwrap();
+    let expected =
+        "allowed    run ls\nforbidden  run rm x\n           forbidden (account policy own, account@1:5:15)\n";
+    assert_eq!(answers, expected);
+    let create = |command: &str| scene.nexus(&["directive", "create", "--facility", &facility, "--", command]);
+    let refused = String::from_utf8(create("rm x").stderr).unwrap();
+    assert!(refused.contains("account@1:5:15") && refused.contains("(policy)"), "{refused}");
+    assert!(create("ls").status.success());
+    // One that does not count, one for a generation that is gone, and a key without the right change nothing.
+    std::fs::write(&file, format!("{text}tests: {{match: [\"run rm x\"]}}\n")).unwrap();
+    let refused = String::from_utf8(scene.nexus(&apply).stderr).unwrap();
+    assert!(refused.contains("account@2:6:17") && refused.contains("(policy_document)"), "{refused}");
+    std::fs::write(&file, text.replace("rm", "dd")).unwrap();
+    let stale = scene.nexus(&[&apply[..], &["--if-generation", "7"]].concat());
+    assert!(String::from_utf8(stale.stderr).unwrap().contains("(policy_changed)"));
+    let operator = scene.make_key("operator");
+    assert!(!scene.nexus_as(&operator, &apply).status.success());
+    assert_eq!(scene.ok(&["policy", "explain", "--fleet"]), explained);
+    assert!(scene.ok(&[&apply[..], &["--if-generation", "1"]].concat()).contains("account@2"));
+    assert!(create("rm x").status.success());
+    scene.ok(&["policy", "apply", "--fleet", "--remove"]);
+    assert!(scene.ok(&["policy", "explain", "--fleet"]).starts_with("There is no policy document"));
+    assert!(create("dd").status.success());
+}

@@ -2,7 +2,7 @@
 
 use crate::blobs::Blobs;
 use crate::config::Config;
-use crate::decide::{Fullness, Windows};
+use crate::decide::{Fullness, Policies, Windows};
 use crate::identity::{Authorities, HeadKey, TokenKey};
 use crate::lobby::Lobby;
 use crate::metrics::Metrics;
@@ -20,6 +20,8 @@ pub struct App {
     pub config: Config,
     pub store: Store,
     pub blobs: Blobs,
+    /// Documents that count for accounts.
+    pub policies: Arc<Policies>,
     /// Key of directive tokens.
     pub tokens: TokenKey,
     /// Key of cursors.

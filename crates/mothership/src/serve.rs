@@ -170,6 +170,7 @@ pub async fn serve(
         rights: Rights::default(),
         store,
         blobs,
+        policies: Arc::new(crate::decide::Policies::new(config.policies.clone())),
         config,
     });
     let ca_bundle_pem = app.authorities().bundle().to_owned();

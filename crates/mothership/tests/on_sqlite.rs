@@ -20,6 +20,8 @@ mod hostile;
 mod independent;
 #[path = "suite/life.rs"]
 mod life;
+#[path = "suite/policies.rs"]
+mod policies;
 #[path = "suite/rights.rs"]
 mod rights;
 #[path = "suite/tidy.rs"]

@@ -33,13 +33,13 @@ async fn a_database_of_version_1_comes_to_this_version_whole() {
         // The database as the first version of the program had it.
         let db = rusqlite::Connection::open(data.join("mothership.db")).unwrap();
         db.execute_batch(
-            "DROP TABLE connection_approval; ALTER TABLE directive DROP COLUMN key_id; DROP TABLE approval; DROP INDEX work_awaits; ALTER TABLE work DROP COLUMN asks; DROP TABLE console_session; DROP TABLE audit_event; DROP TABLE audit_head; DROP INDEX work_facility; DROP TABLE artifact; DROP TABLE log_blob; DROP INDEX directive_rows; DROP INDEX directive_kept;
+            "DROP TABLE account_policy; ALTER TABLE work DROP COLUMN denied; DROP TABLE connection_approval; ALTER TABLE directive DROP COLUMN key_id; DROP TABLE approval; DROP INDEX work_awaits; ALTER TABLE work DROP COLUMN asks; DROP TABLE console_session; DROP TABLE audit_event; DROP TABLE audit_head; DROP INDEX work_facility; DROP TABLE artifact; DROP TABLE log_blob; DROP INDEX directive_rows; DROP INDEX directive_kept;
              ALTER TABLE directive DROP COLUMN kept; ALTER TABLE certificate DROP COLUMN replaces; UPDATE schema_version SET version = 1;",
         )
         .unwrap();
     });
     let server = server.await;
-    assert_eq!(server.number("SELECT version FROM schema_version"), 6);
+    assert_eq!(server.number("SELECT version FROM schema_version"), 7);
     assert_eq!(server.number("SELECT count(*) FROM sqlite_master WHERE name = 'work_facility'"), 1);
     let query = LogQuery { stream: Stream::Stdout, after_seq: -1, limit: None, attempt: None };
     assert_eq!(server.owner().log_chunks(ended, &query).await.unwrap().chunks.len(), 1);

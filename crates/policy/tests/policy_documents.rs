@@ -206,6 +206,57 @@ fn what_levels_allow_together_is_never_more_than_any_of_them_allows_and_their_or
 }
 
 #[test]
+fn a_document_under_those_of_an_operator_allows_nothing_that_they_do_not_and_takes_the_place_of_none() {
+    let mut numbers = Random(1776);
+    let pool: Vec<LoadedPolicy> = (0..200).map(|id| random(&mut numbers, id)).collect();
+    let (mut allowed, mut forbidden, mut lists) = (0_u32, 0_u32, 0_u32);
+    for _ in 0..20_000 {
+        let [a, b, own] = [0; 3].map(|_: usize| numbers.below(pool.len()));
+        if a == b || b == own || a == own {
+            continue;
+        }
+        let operator = Effective::of(&[pool[a].clone(), pool[b].clone()]);
+        let alone = Effective::of(std::slice::from_ref(&pool[own]));
+        let together = operator.narrowed_by(std::slice::from_ref(&pool[own]));
+        for question in QUESTIONS.iter().chain(NEAREST) {
+            let found = ask(&together, question);
+            assert_eq!(found, ask(&operator, question) && ask(&alone, question), "{question} {a} {b} {own}");
+            *(if found { &mut allowed } else { &mut forbidden }) += 1;
+            // Where the nearest level replaces a list, the same document opens what the operator closed.
+            let replaced = Effective::of(&[pool[a].clone(), pool[b].clone(), pool[own].clone()]);
+            lists += u32::from(NEAREST.contains(question) && ask(&replaced, question) && !found);
+        }
+        for act in Act::ALL {
+            let strictest = operator.answer(act).map(|one| one.value).max(alone.answer(act).map(|one| one.value));
+            assert_eq!(together.answer(act).map(|one| one.value), strictest);
+        }
+        let most = operator.quorum().map(|one| one.value).max(alone.quorum().map(|one| one.value));
+        assert_eq!(together.quorum().map(|one| one.value), most);
+    }
+    assert!(allowed > 50_000 && forbidden > 50_000 && lists > 1_000, "{allowed} {forbidden} {lists}");
+    // The one that took something away is named.
+    let operator = PolicySet::build(vec![policy("account", "a", json!({"secrets": ["ONE", "TWO"]}))]).unwrap();
+    let own = |id: &str, rest: Value| {
+        let mut loaded = policy("account", id, rest);
+        loaded.source = "account@3".to_owned();
+        vec![loaded]
+    };
+    let under = operator.narrowed_by(own("b", json!({"secrets": ["TWO", "THREE"]}))).unwrap();
+    let told = |name: &str| under.effective().ask(&Question::parse(name).unwrap()).forbidden;
+    assert!(told("secret TWO").is_empty());
+    assert!(told("secret ONE")[0].to_string().contains("(account policy b, account@3:1:"), "{:?}", told("secret ONE"));
+    assert!(!told("secret THREE").is_empty());
+    let wider = operator.narrowed_by(own("b", json!({"secrets": ["ONE", "TWO", "THREE"]}))).unwrap();
+    let rows = wider.effective().rows();
+    assert!(rows.iter().any(|(what, from)| what == "secrets only ONE, TWO" && from.to_string().starts_with("p.yaml:")));
+    assert!(under.documents().len() == 2 && under.hash() != wider.hash() && operator.documents().len() == 1);
+    let same = operator.narrowed_by(own("a", json!({"secrets": []})));
+    assert!(matches!(same, Err(SetError::Twice { .. })), "no other document takes its place");
+    let fails = operator.narrowed_by(own("b", json!({"secrets": ["ONE"], "tests": {"match": ["secret TWO"]}})));
+    assert!(matches!(fails, Err(SetError::Test(_))));
+}
+
+#[test]
 fn a_single_document_means_what_it_says() {
     let document = policy(
         "global",

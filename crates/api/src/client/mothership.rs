@@ -9,8 +9,8 @@ use crate::events::EventList;
 use crate::mothership::{
     ApiKeyList, Approval, ApprovalList, ApproveRequest, ArtifactList, CancelRequest, CreateApiKey, CreateDirective,
     CreateEnrollmentToken, CreateFacility, CreatedApiKey, CreatedDirective, CreatedFacility, Directive, DirectiveList,
-    DirectiveStateAnswer, EnrollmentToken, EventId, Facility, FacilityList, IDEMPOTENCY_HEADER, LogChunks,
-    RejectRequest, Territory, TerritoryList,
+    DirectiveStateAnswer, EffectivePolicy, EnrollmentToken, EventId, Facility, FacilityList, IDEMPOTENCY_HEADER,
+    LogChunks, PolicyList, PutPolicy, RejectRequest, Territory, TerritoryList,
 };
 use crate::routes::{Method, fill, find};
 use nexus_model::ids::{ApprovalId, DirectiveId, FacilityId, TerritoryId};
@@ -143,6 +143,22 @@ impl MothershipClient {
         self.get("getApproval", &[&id.to_string()], "").await
     }
 
+    /// Lists the policy documents that count for the account.
+    pub async fn policies(&self) -> Result<PolicyList, ClientError> {
+        self.get("listPolicies", &[], "").await
+    }
+
+    /// Reads what the documents leave, and the answer to a question about it.
+    pub async fn effective_policy(&self, question: Option<&str>) -> Result<EffectivePolicy, ClientError> {
+        let text = question.map(|question| format!("?question={}", fill("/{q}", &[question]).trim_start_matches('/')));
+        self.get("effectivePolicy", &[], &text.unwrap_or_default()).await
+    }
+
+    /// Replaces or removes the document of the account.
+    pub async fn put_account_policy(&self, body: &PutPolicy) -> Result<PolicyList, ClientError> {
+        self.send("putAccountPolicy", &[], "", Some(body)).await
+    }
+
     /// Approves a directive.
     pub async fn approve(&self, id: DirectiveId, body: &ApproveRequest) -> Result<DirectiveStateAnswer, ClientError> {
         self.send("approveDirective", &[&id.to_string()], "", Some(body)).await
@@ -245,7 +261,8 @@ impl MothershipClient {
             Some(body) => serde_json::to_vec(body).map_err(|error| self.http.unreadable(error.to_string()))?,
             None => b"{}".to_vec(),
         };
-        self.http.call(Method::Post, &format!("{}{query}", path(id, values)), Some(body), Duration::ZERO).await
+        let method = find(id).map_or(Method::Post, |route| route.method);
+        self.http.call(method, &format!("{}{query}", path(id, values)), Some(body), Duration::ZERO).await
     }
 }
 

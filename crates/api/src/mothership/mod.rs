@@ -9,6 +9,7 @@ mod event;
 mod facility;
 mod identity;
 mod log;
+mod policy;
 mod territory;
 
 pub use approval::{Approval, ApprovalList, ApproveRequest, ConnectionAsks, RejectRequest};
@@ -23,6 +24,9 @@ pub use identity::{
     ApiKey, ApiKeyList, CreateApiKey, CreateEnrollmentToken, CreatedApiKey, EnrollmentToken, Role, UnknownRole,
 };
 pub use log::{LogChunk, LogChunks};
+pub use policy::{
+    AccountPolicy, EffectivePolicy, MAX_POLICY_BYTES, PolicyAnswer, PolicyInfo, PolicyList, PolicyValue, PutPolicy,
+};
 pub use territory::{Territory, TerritoryList, TerritoryStatus};
 
 /// Header that makes the creation of a directive repeatable.

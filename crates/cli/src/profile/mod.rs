@@ -15,6 +15,7 @@ pub mod explain;
 mod flags;
 pub mod policy;
 pub mod policy_command;
+mod policy_fleet;
 pub mod replay;
 pub mod resolution;
 #[cfg(test)]

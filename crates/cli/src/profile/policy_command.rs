@@ -1,7 +1,7 @@
 //! `nexus policy check|test|explain|apply|replay|command|import|schema`.
 
 use super::caller::caller;
-use super::replay;
+use super::{policy_fleet, replay};
 use crate::args::{ImportFrom, PolicyAction, PolicyArgs};
 use crate::failure::{Failure, one_line};
 use crate::failures;
@@ -27,10 +27,16 @@ pub fn command(args: &PolicyArgs) -> u8 {
     let result = match &args.action {
         PolicyAction::Check { json, files } => Ok(check(files, *json)),
         PolicyAction::Test { json, files } => test(files, *json),
-        PolicyAction::Explain { json, with, workspace, questions } => {
+        PolicyAction::Explain { json, fleet: true, access, questions, .. } => {
+            policy_fleet::explain(access, questions, *json)
+        }
+        PolicyAction::Explain { json, with, workspace, questions, .. } => {
             explain(with, workspace.as_deref(), questions, *json)
         }
-        PolicyAction::Apply { files } => apply(files).map(|text| (text, 0)),
+        PolicyAction::Apply { fleet: true, if_generation, access, files, .. } => {
+            policy_fleet::apply(access, files, *if_generation).map(|text| (text, 0))
+        }
+        PolicyAction::Apply { files, .. } => apply(files).map(|text| (text, 0)),
         PolicyAction::Replay { json, since, number, alone, fleet, access, files } => {
             let (before, after) = (policies::load(&caller(), None), read_all(files));
             before.map_err(Failure::from).and_then(|before| {

@@ -308,7 +308,7 @@ fn every_copied_command_runs(tab: &mut Tab<'_>, fleet: &Fleet, changed: &str, ap
         shell.env("NEXUS_SERVER", &scene.url).env("NEXUS_API_KEY", &scene.key).stdin(Stdio::null());
         let output = shell.output().unwrap();
         // A question with a negative answer has the exit code 1.
-        let may_be_no = line.starts_with("nexus policy explain '");
+        let may_be_no = line.starts_with("nexus policy explain --fleet '");
         let code = output.status.code();
         assert!(code == Some(0) || (may_be_no && code == Some(1) && output.stderr.is_empty()), "{line}: {output:?}");
     }

@@ -19,6 +19,8 @@ pub enum Event {
     ApprovalExpired,
     /// The specification differs from the approved one.
     ApprovalVoid,
+    /// The policy in force at the claim forbids the directive.
+    PolicyDenied,
     /// The directive waited too long for a territory.
     QueueTimeout,
     /// A territory claims the directive.
@@ -151,7 +153,7 @@ pub fn step(directive: &Directive, event: &Event) -> Result<Step, Refusal> {
     }
     let next = match *event {
         Event::Approve if state != State::AwaitingApproval => return wrong,
-        Event::Reject | Event::ApprovalExpired | Event::ApprovalVoid
+        Event::Reject | Event::ApprovalExpired | Event::ApprovalVoid | Event::PolicyDenied
             if !matches!(state, State::AwaitingApproval | State::Queued) =>
         {
             return wrong;
@@ -160,6 +162,7 @@ pub fn step(directive: &Directive, event: &Event) -> Result<Step, Refusal> {
         Event::Reject => ended(directive, State::Rejected, EndReason::ApprovalRejected),
         Event::ApprovalExpired => ended(directive, State::Rejected, EndReason::ApprovalExpired),
         Event::ApprovalVoid => ended(directive, State::Rejected, EndReason::ApprovalVoid),
+        Event::PolicyDenied => ended(directive, State::Rejected, EndReason::PolicyDenied),
         Event::QueueTimeout | Event::Claim { .. } if state != State::Queued => return wrong,
         Event::QueueTimeout => ended(directive, State::Failed, EndReason::QueueTimeout),
         Event::Claim { fence } => {
@@ -209,6 +212,7 @@ impl Event {
             | Self::Reject
             | Self::ApprovalExpired
             | Self::ApprovalVoid
+            | Self::PolicyDenied
             | Self::QueueTimeout
             | Self::Claim { .. }
             | Self::Cancel { .. } => None,

@@ -9,6 +9,7 @@ enum Kind {
     Reject,
     ApprovalExpired,
     ApprovalVoid,
+    PolicyDenied,
     QueueTimeout,
     Claim,
     Returned,
@@ -29,6 +30,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
         1 => Just(Kind::Reject),
         1 => Just(Kind::ApprovalExpired),
         1 => Just(Kind::ApprovalVoid),
+        1 => Just(Kind::PolicyDenied),
         1 => Just(Kind::QueueTimeout),
         4 => Just(Kind::Claim),
         2 => Just(Kind::Returned),
@@ -49,6 +51,7 @@ fn event(kind: Kind, fence: Fence, next: Fence) -> Event {
         Kind::Reject => Event::Reject,
         Kind::ApprovalExpired => Event::ApprovalExpired,
         Kind::ApprovalVoid => Event::ApprovalVoid,
+        Kind::PolicyDenied => Event::PolicyDenied,
         Kind::QueueTimeout => Event::QueueTimeout,
         Kind::Claim => Event::Claim { fence: next },
         Kind::Returned => Event::Returned { fence },
@@ -241,6 +244,16 @@ fn a_holder_that_committed_nothing_says_so_and_the_directive_runs_again_while_it
         let end = walk(canceled, &[told]);
         assert_eq!((end.state, end.reason), (State::Canceled, Some(EndReason::CanceledBeforeStart)));
     }
+}
+
+#[test]
+fn a_policy_ends_a_directive_that_no_territory_holds() {
+    for initial in [Initial::Queued, Initial::AwaitingApproval] {
+        let end = walk(Directive::new(initial, OnLeaseLoss::Fail), &[Event::PolicyDenied]);
+        assert_eq!((end.state, end.reason), (State::Rejected, Some(EndReason::PolicyDenied)));
+    }
+    let held = running(OnLeaseLoss::Fail);
+    assert_eq!(step(&held, &Event::PolicyDenied), Err(Refusal::WrongState { state: State::Running }));
 }
 
 #[test]

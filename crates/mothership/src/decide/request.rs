@@ -144,6 +144,7 @@ pub fn build(
     Ok(NewDirective {
         spec,
         class,
+        policies: None,
         approval_reasons,
         asks,
         group: request.group.map(group).transpose()?,

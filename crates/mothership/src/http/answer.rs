@@ -125,6 +125,13 @@ impl From<StoreError> for Problem {
                 "store_full",
                 "The store of the server is full. Try again when the operator has made room.",
             ),
+            StoreError::Policy { why } => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "policy_broken",
+                "The policy document of the account does not count any more: nothing is created or started.",
+            )
+            .detail(why)
+            .hint("An owner puts another one in its place: nexus policy apply --fleet FILE."),
             StoreError::TooManyApprovals => Self::new(
                 StatusCode::TOO_MANY_REQUESTS,
                 "too_many_approvals",

@@ -69,6 +69,12 @@ pub enum StoreError {
         /// Cause of the failure, for people.
         why: String,
     },
+    /// The stored policy document of the account does not count any more.
+    #[error("the policy of the account cannot be used: {why}")]
+    Policy {
+        /// Cause, with its place.
+        why: String,
+    },
     /// Too many approvals of the account wait for an answer.
     #[error("too many approvals wait for an answer")]
     TooManyApprovals,
@@ -100,6 +106,7 @@ impl StoreError {
             Self::Unreachable { .. } => "store_unreachable",
             Self::Settings { .. } => "store_settings",
             Self::Blobs { .. } => "kept_files",
+            Self::Policy { .. } => "policy_broken",
             Self::TooManyApprovals => "too_many_approvals",
             Self::TerritoryGone { .. } => "territory_gone",
             Self::Text => "invalid_field",

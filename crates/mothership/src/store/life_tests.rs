@@ -94,8 +94,9 @@ impl Subject {
         let made = self.create().await;
         let offer =
             Offer { profiles: vec!["untrusted".into()], guarantees: None, max: 1, poll_id: Some(made.to_string()) };
+        let policies = std::sync::Arc::new(crate::decide::Policies::new(nexus_policy::document::PolicySet::default()));
         let clock = Instant::now();
-        let claims = self.store.claim(self.territory, offer, TIMES, 2).await.unwrap().claims;
+        let claims = self.store.claim(self.territory, offer, &policies, TIMES, 2).await.unwrap().claims;
         let took = clock.elapsed();
         assert_eq!(claims[0].id, made, "the new directive has the lowest rank");
         let holding = Holding { directive: made, fence: claims[0].fence };

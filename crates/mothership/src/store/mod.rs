@@ -15,6 +15,7 @@ pub mod error;
 mod life_tests;
 mod moving;
 mod operations;
+mod policies;
 pub mod postgres;
 mod queries;
 mod rotating;

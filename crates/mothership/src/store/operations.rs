@@ -10,6 +10,7 @@ use super::types::{
     Jump, Lane, LeaseTimes, LiveDirectives, NewChunk, NewDirective, NewEnd, NewFacility, NewTerritory, Offer, Page,
     Presence, Reaped, Reported, SecretHash, Secrets, Snapshot, StartedState, StoredChunk, Territory,
 };
+use crate::decide::Policies;
 use crate::identity::Texts;
 use nexus_api::Labels;
 use nexus_api::conduits::{Progress, TerritoryKind, Verdict};
@@ -18,6 +19,7 @@ use nexus_model::directive::{Fence, Refusal, State};
 use nexus_model::ids::{DirectiveId, FacilityId, TerritoryId};
 use nexus_model::spec::FacilityRef;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A database of one kind. Clones share it.
 #[derive(Clone)]
@@ -334,11 +336,12 @@ impl Store {
         &self,
         territory: Territory,
         offer: Offer,
+        policies: &Arc<Policies>,
         times: LeaseTimes,
         now: i64,
     ) -> Result<Claims, StoreError> {
-        let epoch = self.epoch();
-        self.write(move |tx| rows::claim(tx, territory, &offer, times, epoch, now)).await
+        let (epoch, policies) = (self.epoch(), Arc::clone(policies));
+        self.write(move |tx| rows::claim(tx, territory, &offer, &policies, times, epoch, now)).await
     }
 
     /// Takes back claims of the territory whose answer reached no daemon.

@@ -109,6 +109,8 @@ pub struct NewDirective {
     pub spec: DirectiveSpec,
     /// Demands on the territory.
     pub class: ClassRequirements,
+    /// Hash of the policy documents under which it was accepted.
+    pub policies: Option<Digest>,
     /// Reasons for which a person had to approve it.
     pub approval_reasons: Vec<String>,
     /// It may start only once a person has approved it.
@@ -124,6 +126,29 @@ pub struct NewDirective {
     pub log_limit: i64,
     /// Key, route and hash of the body, when the caller made the call repeatable.
     pub idempotency: Option<(String, String)>,
+}
+
+/// A change of the policy document of an account.
+#[derive(Debug, Clone)]
+pub struct NewPolicy {
+    /// A document that was tested, with the hash of its text; `None` takes the one before out of force.
+    pub document: Option<(String, Digest)>,
+    /// Generation that the caller has seen.
+    pub if_generation: Option<u64>,
+}
+
+/// The policy document of an account.
+#[derive(Debug, Clone)]
+pub struct StoredPolicy {
+    /// Number of its changes.
+    pub generation: u64,
+    pub hash: Option<Digest>,
+    /// Text of the document; `None` where it was removed.
+    pub document: Option<String>,
+    /// Key that made the last change.
+    pub key: [u8; 16],
+    /// Time of the last change.
+    pub at: i64,
 }
 
 /// A request for an approval.
@@ -173,6 +198,8 @@ pub struct NewConnection {
     pub gone: bool,
     /// Number of users who must approve it.
     pub quorum: u32,
+    /// The policy in force lets no answer open it.
+    pub is_forbidden: bool,
 }
 
 impl NewConnection {

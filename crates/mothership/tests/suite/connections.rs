@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
 use crate::approvals::{asks, asks_two, code, key};
+use crate::policies::put;
 use crate::support::{Server, end, plain};
 use nexus_api::client::{ClientError, ConduitsClient, ListQuery, MothershipClient};
 use nexus_api::conduits::{
@@ -17,6 +18,7 @@ use nexus_model::capability::{ASK, NetCapability, NetMode};
 use nexus_model::directive::{FinishStatus, OnLeaseLoss, State};
 use nexus_model::ids::DirectiveId;
 use nexus_policy::document::{LoadedPolicy, PolicySet};
+use serde_json::json;
 use std::time::Duration;
 
 fn asking() -> CreateDirective {
@@ -426,6 +428,27 @@ async fn a_policy_says_how_many_users_approve_a_connection_and_whether_one_is_as
     .await;
     let refused = server.owner().create_directive(server.facility().await, &asking(), None).await;
     assert_eq!(code(refused), (422, "policy".to_owned()));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_is_held_against_the_policy_of_its_moment() {
+    let server = Server::start().await;
+    let (agent, owner) = (key(&server, Role::Agent).await, server.owner());
+    let run = Running::of(&server, &agent, &asking(), "one").await;
+    let asked = run.connect(&to("a.c.test:443", "c1")).await.unwrap();
+    owner.approve(run.id, &ApproveRequest { max_uses: Some(5), ..yes(&asked) }).await.unwrap();
+    assert_eq!(run.state("a.c.test:443", "c1").await, (ApprovalState::Granted, true));
+    // The account closes it: the answer opens nothing, and no user is asked about another closed one.
+    put(&owner, &json!({"net": {"allow": ["*.c.test:443"], "deny": ["a.c.test"]}})).await;
+    assert_eq!(run.state("a.c.test:443", "c2").await, (ApprovalState::Denied, false));
+    assert_eq!(run.state("b.example:443", "c3").await, (ApprovalState::Denied, false));
+    assert_eq!(run.state("b.c.test:443", "c4").await, (ApprovalState::Pending, false));
+    put(&owner, &json!({"approval": {"egress": "forbidden"}})).await;
+    assert_eq!(run.state("d.test:443", "c5").await, (ApprovalState::Denied, false));
+    assert_eq!(all(&server).await.len(), 2, "the two that were asked about");
+    put(&owner, &json!({"description": "nothing"})).await;
+    assert_eq!(run.state("a.c.test:443", "c2").await, (ApprovalState::Granted, true));
     server.stop().await;
 }
 

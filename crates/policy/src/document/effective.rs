@@ -92,6 +92,15 @@ pub enum RunRights {
     Other,
 }
 
+/// Effect of a document on a list that another level has set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Nearer {
+    /// Its own list takes the place of the other one.
+    Replaces,
+    /// Of the other list stays what its own one has too.
+    Narrows,
+}
+
 /// A list that the nearest level set, with the first document of that level that says something.
 type Nearest<T> = Option<(Level, String, Sourced<BTreeSet<T>>)>;
 
@@ -117,12 +126,25 @@ impl Effective {
         sorted.sort_by_key(|loaded| loaded.key());
         let mut out = Self::default();
         for loaded in sorted {
-            out.add(loaded);
+            out.add(loaded, Nearer::Replaces);
         }
         out
     }
 
-    fn add(&mut self, loaded: &LoadedPolicy) {
+    /// Returns what is left where `more` counts beside these documents. A document of `more` only takes away, also from the lists
+    /// that the nearest level replaces: its author is not the one of these documents.
+    #[must_use]
+    pub fn narrowed_by(&self, more: &[LoadedPolicy]) -> Self {
+        let mut sorted: Vec<&LoadedPolicy> = more.iter().collect();
+        sorted.sort_by_key(|loaded| loaded.key());
+        let mut out = self.clone();
+        for loaded in sorted {
+            out.add(loaded, Nearer::Narrows);
+        }
+        out
+    }
+
+    fn add(&mut self, loaded: &LoadedPolicy, nearer: Nearer) {
         let document = &loaded.document;
         let part = Part {
             level: document.level,
@@ -154,10 +176,10 @@ impl Effective {
             self.quorum = Some(Sourced::new(*users, part.origin(*place)));
         }
         if let Some((names, place)) = &document.secrets {
-            nearest(&mut self.secrets, &part, names.iter().cloned().collect(), *place);
+            nearest(&mut self.secrets, &part, names.iter().cloned().collect(), *place, nearer);
         }
         if let Some((kinds, place)) = &document.sandbox {
-            nearest(&mut self.sandbox, &part, kinds.iter().map(|kind| kind.name()).collect(), *place);
+            nearest(&mut self.sandbox, &part, kinds.iter().map(|kind| kind.name()).collect(), *place, nearer);
         }
         self.parts.push(part);
         self.documents.push(loaded.name());
@@ -403,10 +425,19 @@ impl Effective {
     }
 }
 
-/// Takes a list of a document: that of a nearer level replaces, one of the same level leaves what both list.
-fn nearest<T: Ord + Clone>(has: &mut Nearest<T>, part: &Part, names: BTreeSet<T>, place: Place) {
+/// Takes a list of a document: that of a nearer level replaces or narrows, one of the same level leaves what both list.
+fn nearest<T: Ord + Clone>(has: &mut Nearest<T>, part: &Part, names: BTreeSet<T>, place: Place, nearer: Nearer) {
     match has {
-        Some((level, _, known)) if *level == part.level => known.value.retain(|name| names.contains(name)),
+        Some((level, _, known)) if *level == part.level && nearer == Nearer::Replaces => {
+            known.value.retain(|name| names.contains(name));
+        }
+        Some((level, id, known)) if nearer == Nearer::Narrows => {
+            let before = known.value.len();
+            known.value.retain(|name| names.contains(name));
+            if known.value.len() < before {
+                (*level, *id, known.from) = (part.level, part.id.clone(), part.origin(place));
+            }
+        }
         Some(_) | None => *has = Some((part.level, part.id.clone(), Sourced::new(names, part.origin(place)))),
     }
 }

@@ -41,23 +41,19 @@ impl PolicySet {
     /// Tests the documents and combines them.
     pub fn build(mut documents: Vec<LoadedPolicy>) -> Result<Self, SetError> {
         documents.sort_by_key(LoadedPolicy::key);
-        for pair in documents.windows(2) {
-            let [one, other] = pair else { continue };
-            if (one.document.level, &one.document.id) == (other.document.level, &other.document.id) {
-                return Err(SetError::Twice {
-                    level: one.document.level.word(),
-                    id: one.document.id.clone(),
-                    one: one.source.clone(),
-                    other: other.source.clone(),
-                });
-            }
-        }
-        for loaded in &documents {
-            if let Some(case) = run_cases(loaded).into_iter().find(|case| !case.holds) {
-                return Err(TestFailure { file: loaded.source.clone(), case }.into());
-            }
-        }
+        check(&documents)?;
         let effective = Effective::of(&documents);
+        Ok(Self { documents, effective })
+    }
+
+    /// Tests `more` and puts it under this set, as a new generation that allows nothing that this one does not; `self` stays as it
+    /// was. Each document of `more` counts beside those of this set, and replaces none of them.
+    pub fn narrowed_by(&self, mut more: Vec<LoadedPolicy>) -> Result<Self, SetError> {
+        more.sort_by_key(LoadedPolicy::key);
+        let effective = self.effective.narrowed_by(&more);
+        let mut documents: Vec<LoadedPolicy> = self.documents.iter().cloned().chain(more).collect();
+        documents.sort_by_key(LoadedPolicy::key);
+        check(&documents)?;
         Ok(Self { documents, effective })
     }
 
@@ -95,4 +91,25 @@ impl PolicySet {
             .collect();
         Digest::of(lines.concat().as_bytes())
     }
+}
+
+/// No two documents have one name, and the cases of each one hold. The documents are sorted.
+fn check(documents: &[LoadedPolicy]) -> Result<(), SetError> {
+    for pair in documents.windows(2) {
+        let [one, other] = pair else { continue };
+        if (one.document.level, &one.document.id) == (other.document.level, &other.document.id) {
+            return Err(SetError::Twice {
+                level: one.document.level.word(),
+                id: one.document.id.clone(),
+                one: one.source.clone(),
+                other: other.source.clone(),
+            });
+        }
+    }
+    for loaded in documents {
+        if let Some(case) = run_cases(loaded).into_iter().find(|case| !case.holds) {
+            return Err(TestFailure { file: loaded.source.clone(), case }.into());
+        }
+    }
+    Ok(())
 }

@@ -6,20 +6,36 @@ use crate::console::shell::{Section, page};
 use crate::console::visit::Visit;
 use crate::decide::past_run;
 use crate::http::{Answer, Problem};
-use crate::store::types::Page;
+use crate::store::types::{Page, StoredPolicy};
 use axum::http::StatusCode;
 use nexus_api::mothership::Directive;
 use nexus_policy::document::{Difference, LoadedPolicy, Outcome, PolicySet, Question, differences, run_cases};
+use std::sync::Arc;
+use uuid::Uuid;
 
 /// Directives that a replay looks at, the latest ones.
 const REPLAYED: u32 = 500;
 /// Name of a document that came with a form.
 const DRAFT: &str = "draft.yaml";
 
+/// Returns the documents that count for the account of the session.
+async fn in_force(visit: &Visit) -> Result<Arc<PolicySet>, Problem> {
+    visit.demand("listPolicies")?;
+    let app = &visit.context.app;
+    Ok(app.store.policies(visit.account.id, &app.policies).await?)
+}
+
 /// Shows the generation in force.
-pub fn show(visit: &Visit) -> Answer {
-    let set = &visit.context.app.config.policies;
-    page(StatusCode::OK, visit.frame("Policies", Section::Policies), |html| {
+pub async fn show(visit: &Visit) -> Result<Answer, Problem> {
+    visit.demand("listPolicies")?;
+    let app = &visit.context.app;
+    let stored = app.store.stored_policy(visit.account).await?;
+    let set = match in_force(visit).await {
+        Ok(set) => set,
+        Err(problem) => return Ok(broken(visit, stored.as_ref(), &problem)),
+    };
+    let set = &*set;
+    Ok(page(StatusCode::OK, visit.frame("Policies", Section::Policies), |html| {
         html.raw("<h1>Policies</h1>");
         if set.documents().is_empty() {
             let sentence =
@@ -31,8 +47,42 @@ pub fn show(visit: &Visit) -> Answer {
         }
         ask_form(html, "");
         html.raw("<p><a class=\"button\" href=\"/policies/replay\">Try a document on past directives</a></p>");
-        parts::same_command(html, "nexus policy explain");
+        account(html, stored.as_ref(), visit.now());
+        parts::same_command(html, "nexus policy explain --fleet");
+    }))
+}
+
+/// The stored document of the account does not count any more: nothing starts, and the page shows what an owner has to replace.
+fn broken(visit: &Visit, stored: Option<&StoredPolicy>, problem: &Problem) -> Answer {
+    let (status, _, error, hint) = problem.facts();
+    page(status, visit.frame("Policies", Section::Policies), |html| {
+        html.raw("<h1>Policies</h1>").leaf("p", &[("class", "error"), ("role", "alert")], error);
+        if let Some(hint) = hint {
+            html.leaf("p", &[], hint);
+        }
+        account(html, stored, visit.now());
     })
+}
+
+/// The document of the account, with who put it in force.
+fn account(html: &mut Html, stored: Option<&StoredPolicy>, now: i64) {
+    html.raw("<h2>Document of the account</h2>");
+    let Some((stored, text)) = stored.and_then(|stored| Some((stored, stored.document.as_deref()?))) else {
+        let sentence = "The account has no document of its own: those of the operator count alone.";
+        html.leaf("p", &[("class", "muted"), ("id", "account")], sentence);
+        change(html);
+        return;
+    };
+    let by = Uuid::from_bytes(stored.key).to_string();
+    html.raw("<p class=\"muted\" id=\"account\">Generation ").leaf("span", &[], &stored.generation.to_string());
+    html.raw(", by the key ").leaf("code", &[], &by).raw(" ");
+    parts::time(html, stored.at, now);
+    html.raw("</p>").leaf("pre", &[("id", "account-document"), ("tabindex", "0")], text);
+    change(html);
+}
+
+fn change(html: &mut Html) {
+    html.raw("<p class=\"muted\">An owner puts another one in force: <code>nexus policy apply --fleet FILE</code></p>");
 }
 
 fn documents(html: &mut Html, set: &PolicySet) {
@@ -72,12 +122,13 @@ fn ask_form(html: &mut Html, question: &str) {
 }
 
 /// Answers a question, as `nexus policy explain` does.
-pub fn explain(visit: &Visit) -> Answer {
-    let set = &visit.context.app.config.policies;
+pub async fn explain(visit: &Visit) -> Result<Answer, Problem> {
+    let set = in_force(visit).await?;
+    let set = &*set;
     let text = visit.context.parameter("q").unwrap_or_default();
     let question = (!text.trim().is_empty()).then(|| Question::parse(text.trim()));
     let status = if matches!(question, Some(Err(_))) { StatusCode::BAD_REQUEST } else { StatusCode::OK };
-    page(status, visit.frame("Policy", Section::Policies), |html| {
+    Ok(page(status, visit.frame("Policy", Section::Policies), |html| {
         html.raw("<h1>Policy</h1>");
         match &question {
             None => {}
@@ -90,7 +141,7 @@ pub fn explain(visit: &Visit) -> Answer {
         if !set.documents().is_empty() {
             values(html, set);
         }
-    })
+    }))
 }
 
 fn answer(html: &mut Html, set: &PolicySet, question: &Question) {
@@ -110,7 +161,7 @@ fn answer(html: &mut Html, set: &PolicySet, question: &Question) {
     }
     html.raw("</div>");
     if let Some(word) = parts::shell_word(&asked) {
-        parts::same_command(html, &format!("nexus policy explain {word}"));
+        parts::same_command(html, &format!("nexus policy explain --fleet {word}"));
     }
 }
 
@@ -157,12 +208,13 @@ pub async fn replay(visit: &Visit) -> Result<Answer, Problem> {
     } else {
         let wanted = Page { before: None, limit: REPLAYED };
         let directives = app.store.directives(visit.account, None, wanted, app.config.times, visit.now()).await?;
-        let (before, text) = (app.config.policies.clone(), draft.clone());
+        let (before, text, policies) = (in_force(visit).await?, draft.clone(), Arc::clone(&app.policies));
         // A long document and many directives take a while: other requests go on meanwhile.
         let done = tokio::task::spawn_blocking(move || {
             let loaded = LoadedPolicy::read(DRAFT, &text)
                 .map_err(|error| format!("{DRAFT}:{}: {}", error.place, error.message))?;
-            let after = if alone { PolicySet::build(vec![loaded]) } else { before.with(vec![loaded]) };
+            // A draft of the account's document takes the place of the one in force.
+            let after = if alone { PolicySet::build(vec![loaded]) } else { policies.with_draft(&before, loaded) };
             after.map(|after| replayed(&before, &after, &directives)).map_err(|error| error.to_string())
         });
         let failed =

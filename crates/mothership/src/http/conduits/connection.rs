@@ -6,6 +6,7 @@ use crate::http::request::Context;
 use crate::store::types::NewConnection;
 use nexus_api::conduits::{ConnectionAnswer, ConnectionRequest, MAX_DESTINATION, MAX_PROGRAM, MAX_USE};
 use nexus_model::capability::MAX_ASK_SECONDS;
+use nexus_policy::document::{Act, Answer as PolicyAnswer, Destination, Effective, Question};
 use nexus_policy::net::{Host, Program, Target};
 
 /// Looks for the answer about a connection, or asks for one.
@@ -13,8 +14,11 @@ pub async fn connection(context: &Context) -> Result<Answer, Problem> {
     let app = &context.app;
     let (territory, holding) = context.holding()?;
     let request: ConnectionRequest = context.json()?;
-    let quorum = app.config.policies.effective().quorum().map_or(1, |users| users.value);
-    let new = checked(request, quorum)?;
+    let policies = app.store.policies(territory.account, &app.policies).await?;
+    let effective = policies.effective();
+    let quorum = effective.quorum().map_or(1, |users| users.value);
+    let mut new = checked(request, quorum)?;
+    new.is_forbidden = forbids(effective, &new.target());
     let reported = app.store.connect(territory, holding, new, app.now()).await?;
     let now = accepted(reported, "The connection was reported before as another one.")?;
     if now.is_new {
@@ -30,6 +34,14 @@ pub async fn connection(context: &Context) -> Result<Answer, Problem> {
         allowed: now.allowed,
         approved_by: now.approved_by,
     }))
+}
+
+/// Returns whether no answer may open this: users are not to be asked about connections, or the destination is closed. Documents may have
+/// changed since the directive was claimed.
+fn forbids(policies: &Effective, target: &str) -> bool {
+    let is_closed = policies.answer(Act::Egress).is_some_and(|answer| answer.value == PolicyAnswer::Forbidden);
+    let is_open = Destination::parse(target).is_ok_and(|to| policies.ask(&Question::Reach(to)).is_allowed());
+    is_closed || !is_open
 }
 
 /// One destination has one spelling: a person is asked once about it, and is shown what would be reached.
@@ -60,5 +72,6 @@ fn checked(request: ConnectionRequest, quorum: u32) -> Result<NewConnection, Pro
         wait_ms: i64::from(request.wait_seconds) * 1000,
         gone: request.gone,
         quorum,
+        is_forbidden: false,
     })
 }

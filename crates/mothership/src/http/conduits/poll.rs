@@ -109,7 +109,7 @@ async fn claim(app: &Shared, territory: Territory, offer: Offer) -> Result<Claim
     let (answer, result) = oneshot::channel();
     let app = app.clone();
     tokio::spawn(async move {
-        let claims = app.store.claim(territory, offer, app.config.times, app.now()).await;
+        let claims = app.store.claim(territory, offer, &app.policies, app.config.times, app.now()).await;
         let Err(Ok(unsent)) = answer.send(claims) else { return };
         give_back(&app, territory, &unsent).await;
     });

@@ -23,8 +23,10 @@ pub async fn create(context: &Context) -> Result<Answer, Problem> {
     let key = idempotency_key(context)?;
     let body_hash = Digest::of_json(&(facility, &request)).map(|hash| hash.to_string()).unwrap_or_default();
     let facility = app.store.facility_ref(account, facility).await?;
-    let mut new = build(request, facility, account.role, app.config.policies.effective(), app.config.approval_ms)
+    let policies = app.store.policies(account.id, &app.policies).await?;
+    let mut new = build(request, facility, account.role, policies.effective(), app.config.approval_ms)
         .map_err(|rejection| Problem::invalid(rejection.code(), format!("The directive was refused: {rejection}.")))?;
+    new.policies = Some(policies.hash());
     new.idempotency = key.map(|key| (key, body_hash));
     match app.store.create_directive(account, new, app.now()).await? {
         Creation::OtherBody => {

@@ -6,6 +6,7 @@ mod directives;
 mod facilities;
 mod keys;
 mod output;
+mod policies;
 mod server;
 mod territories;
 
@@ -40,6 +41,9 @@ pub async fn handle(id: &str, context: Context) -> Result<Answer, Problem> {
         "getApproval" => approvals::get(&context).await,
         "approveDirective" => approvals::approve(&context).await,
         "rejectDirective" => approvals::reject(&context).await,
+        "listPolicies" => policies::list(&context).await,
+        "effectivePolicy" => policies::effective(&context).await,
+        "putAccountPolicy" => policies::put(&context).await,
         "cancelDirective" => directives::cancel(&context).await,
         "getLogChunks" => output::log_chunks(&context).await,
         "getFacilityLogChunks" => output::facility_log_chunks(&context).await,

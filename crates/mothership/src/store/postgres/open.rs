@@ -14,10 +14,11 @@ use std::sync::atomic::Ordering;
 use uuid::Uuid;
 
 /// Version of the schema that this program writes.
-const VERSION: i64 = 4;
+const VERSION: i64 = 5;
 const SCHEMA: &str = include_str!("schema.sql");
 /// Steps from each version to the next. A program of the version before goes on to use the database.
-const STEPS: &[&str] = &[include_str!("step_2.sql"), include_str!("step_3.sql"), include_str!("step_4.sql")];
+const STEPS: &[&str] =
+    &[include_str!("step_2.sql"), include_str!("step_3.sql"), include_str!("step_4.sql"), include_str!("step_5.sql")];
 /// Key of the advisory lock under which one server at a time upgrades the schema.
 const MIGRATION_LOCK: i64 = 0x006e_6578_7573_0001;
 /// Query for the timeline of the database server, which a promotion of a standby and a restoration to a point in time raise.

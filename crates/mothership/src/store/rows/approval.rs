@@ -20,6 +20,7 @@ use nexus_api::Timestamp;
 use nexus_api::conduits::ClaimApproval;
 use nexus_api::mothership::Approval as View;
 use nexus_model::approval::{Actor, Approval, ApprovalEvent, ApprovalKind, ApprovalState};
+use nexus_model::digest::Digest;
 use nexus_model::directive::{Event, MAX_STARTS, OnLeaseLoss};
 use nexus_model::ids::{AccountId, ApprovalId, DirectiveId, TerritoryId};
 use nexus_model::subject::DirectiveSubject;
@@ -242,11 +243,30 @@ pub fn take(
     Ok(Some(of_claim(&stored)))
 }
 
-fn park(connection: &Connection<'_>, work: &Work) -> Result<(), StoreError> {
+/// Takes a directive from the claims; [`settle`] ends it. `denied`: the policy in force forbids it.
+fn park_as(connection: &Connection<'_>, work: &Work, denied: bool) -> Result<(), StoreError> {
     connection
-        .prepare_cached("UPDATE work SET phase = ?2, version = version + 1 WHERE directive_id = ?1")?
-        .execute(params![work.id, AWAITS])?;
+        .prepare_cached("UPDATE work SET phase = ?2, denied = ?3, version = version + 1 WHERE directive_id = ?1")?
+        .execute(params![work.id, AWAITS, denied])?;
     Ok(())
+}
+
+fn park(connection: &Connection<'_>, work: &Work) -> Result<(), StoreError> {
+    park_as(connection, work, false)
+}
+
+/// Takes a directive from the claims that the policy in force forbids, and says why in the audit chain. [`settle`] rejects it: a claim
+/// holds no facility, which an end needs.
+pub fn deny(
+    connection: &Connection<'_>,
+    work: &Work,
+    (policies, why): (Digest, &str),
+    now: i64,
+) -> Result<(), StoreError> {
+    park_as(connection, work, true)?;
+    let detail = json!({"policies": policies, "why": why});
+    let object = format!("directive/{}", work.directive());
+    audit::note_of_server(connection, work.account, "directive.deny", &object, &detail, now)
 }
 
 fn of_claim(stored: &Stored) -> ClaimApproval {
@@ -293,7 +313,7 @@ pub fn due(connection: &Connection<'_>, now: i64) -> Result<Vec<DirectiveId>, St
     let parked = connection
         .prepare_cached(
             "SELECT w.directive_id FROM work w WHERE w.phase = -1
-               AND NOT EXISTS (SELECT 1 FROM approval a WHERE a.directive_id = w.directive_id AND a.live)
+               AND (w.denied OR NOT EXISTS (SELECT 1 FROM approval a WHERE a.directive_id = w.directive_id AND a.live))
                ORDER BY w.directive_id LIMIT ?1",
         )?
         .query_all(params![MAX_ROUND], |row| Ok(DirectiveId::from_bytes(row.get(0)?)))?;
@@ -306,6 +326,9 @@ pub fn settle(connection: &Connection<'_>, directive: &DirectiveId, now: i64) ->
     let Some(work) = work::hold(connection, directive)? else {
         return withdraw(connection, directive.as_bytes(), now).map(|()| None);
     };
+    if work.denied && work.phase == AWAITS {
+        return Ok(apply(connection, &work, &Event::PolicyDenied, now, EndFacts::default())?.ok());
+    }
     let state = match of(connection, directive.as_bytes())? {
         None => ApprovalState::Withdrawn,
         Some(mut stored) => {

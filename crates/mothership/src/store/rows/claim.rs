@@ -1,22 +1,24 @@
 //! Claims of directives.
 
 use super::apply::{EndFacts, apply};
-use super::approval;
 use super::territory::facts;
 use super::values::{ANY, Id, json, optional, text};
-use super::work::{self, LEASED};
-use crate::decide::fits;
+use super::work::{self, LEASED, Work};
+use super::{approval, policy};
+use crate::decide::{AtClaim, Policies, at_claim, fits, log_limit};
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, params};
 use crate::store::types::{self, Claim, Claims, ClassRequirements, Counters, LeaseTimes, Offer, Territory};
 use nexus_model::directive::{Event, Fence};
 use nexus_model::ids::DirectiveId;
+use nexus_policy::document::PolicySet;
 
-/// Claims what fits the territory, up to its room.
+/// Claims what fits the territory and the policy of its account, up to its room.
 pub fn claim(
     connection: &Connection<'_>,
     territory: Territory,
     offer: &Offer,
+    policies: &Policies,
     times: LeaseTimes,
     epoch: u64,
     now: i64,
@@ -37,10 +39,16 @@ pub fn claim(
         let room = facts.capacity.saturating_sub(facts.open).min(offer.max);
         let mut lanes: Vec<Lane> =
             classes.iter().flat_map(|class| [(*class, *territory.id.as_bytes()), (*class, ANY)]).collect();
+        let mut in_force = None;
         for _ in 0..room {
             let Some(head) = head(connection, territory, &mut lanes)? else { break };
+            let now_in_force = match in_force.take() {
+                Some(known) => known,
+                None => policy::in_force(connection, territory.account, policies)?,
+            };
             // One that may not start is not a head any more.
-            claims.extend(take(connection, territory, &head, offer, confirms, times, epoch, now)?);
+            claims.extend(take(connection, territory, &head, offer, &now_in_force, confirms, times, epoch, now)?);
+            in_force = Some(now_in_force);
         }
     }
     Ok(Claims { claims, facts })
@@ -130,6 +138,7 @@ fn take(
     territory: Territory,
     id: &Id,
     offer: &Offer,
+    policies: &PolicySet,
     confirms: bool,
     times: LeaseTimes,
     epoch: u64,
@@ -137,6 +146,9 @@ fn take(
 ) -> Result<Option<Claim>, StoreError> {
     let id = DirectiveId::from_bytes(*id);
     let work = work::load(connection, &id)?.ok_or(StoreError::NotFound)?;
+    if !may_go_out(connection, &work, policies, now)? {
+        return Ok(None);
+    }
     let mut used = None;
     if work.asks {
         used = approval::take(connection, &work, territory, now)?;
@@ -170,6 +182,33 @@ fn take(
         .prepare_cached("SELECT spec FROM directive WHERE id = ?1")?
         .query_row(params![id.as_bytes()], |row| row.get(0))?;
     Ok(Some(Claim { id, spec: json(&spec)?, fence, attempt, approval: used }))
+}
+
+/// Holds a directive against the documents of this moment. One that they forbid is taken from the claims, and one that names fewer
+/// limits than they have gets theirs.
+fn may_go_out(connection: &Connection<'_>, work: &Work, policies: &PolicySet, now: i64) -> Result<bool, StoreError> {
+    if policies.documents().is_empty() {
+        return Ok(true);
+    }
+    let id = work.directive();
+    let spec: String = connection
+        .prepare_cached("SELECT spec FROM directive WHERE id = ?1")?
+        .query_row(params![work.id], |row| row.get(0))?;
+    let approvers =
+        if work.asks { Some(approval::used(connection, &id)?.map_or(0, |one| one.approvers)) } else { None };
+    match at_claim(policies.effective(), &json(&spec)?, approvers) {
+        AtClaim::Same => Ok(true),
+        AtClaim::Lowered(spec) => {
+            connection
+                .prepare_cached("UPDATE directive SET spec = ?2 WHERE id = ?1")?
+                .execute(params![work.id, text(&*spec)?])?;
+            connection
+                .prepare_cached("UPDATE work SET log_limit = ?2 WHERE directive_id = ?1")?
+                .execute(params![work.id, log_limit(&spec)])?;
+            Ok(true)
+        }
+        AtClaim::Denied(why) => approval::deny(connection, work, (policies.hash(), &why), now).map(|()| false),
+    }
 }
 
 /// Takes back claims whose answer reached no daemon. A claim that was started meanwhile stays.

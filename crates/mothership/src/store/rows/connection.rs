@@ -130,6 +130,9 @@ pub fn connect(
         // end of its own.
         return Ok(Reported::Done(Connected::no(ApprovalState::Pending)));
     }
+    if new.is_forbidden && !new.gone {
+        return Ok(Reported::Done(Connected::no(ApprovalState::Denied)));
+    }
     let (spec, key): (String, Option<Id>) = connection
         .prepare_cached("SELECT spec, key_id FROM directive WHERE id = ?1")?
         .query_row(params![work.id], |row| Ok((row.get(0)?, row.get(1)?)))?;

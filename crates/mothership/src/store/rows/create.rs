@@ -97,6 +97,7 @@ pub fn create(
     // The command may hold what no export should: its hash says enough to compare.
     let detail = serde_json::json!({
         "facility": facility, "profile": new.class.profile, "spec": nexus_model::digest::Digest::of_json(&new.spec),
+        "policies": new.policies,
     });
     audit::note(connection, account, "directive.create", &format!("directive/{id}"), &detail, now)?;
     let lane =

@@ -18,6 +18,7 @@ mod create;
 mod enroll;
 mod facility;
 mod keys;
+pub mod policy;
 mod reap;
 mod report;
 pub mod retain;

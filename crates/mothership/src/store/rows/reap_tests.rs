@@ -27,6 +27,7 @@ fn work(phase: i64) -> Work {
         log_limit: 1,
         requeue: false,
         asks: false,
+        denied: false,
         counters: [Counters::default(); 2],
     }
 }

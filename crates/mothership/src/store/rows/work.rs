@@ -60,13 +60,15 @@ pub struct Work {
     pub requeue: bool,
     /// It starts only with an approval.
     pub asks: bool,
+    /// A claim found that the policy in force forbids it.
+    pub denied: bool,
     /// Counters of stdout and stderr.
     pub counters: [Counters; 2],
 }
 
 /// Columns that [`read`] expects.
 pub const COLUMNS: &str = "directive_id, account_id, facility_id, pin, class_id, phase, version, attempt, starts, fence, holder, \
-     confirms, cancel_at, started_at, started, deadline, timeout_ms, log_limit, requeue, asks, out, err";
+     confirms, cancel_at, started_at, started, deadline, timeout_ms, log_limit, requeue, asks, denied, out, err";
 
 /// Reads a row with [`COLUMNS`].
 pub fn read(row: &Row<'_>) -> Result<Work, StoreError> {
@@ -92,6 +94,7 @@ pub fn read(row: &Row<'_>) -> Result<Work, StoreError> {
         log_limit: row.get("log_limit")?,
         requeue: row.get("requeue")?,
         asks: row.get("asks")?,
+        denied: row.get("denied")?,
         counters: [json(&row.get::<_, String>("out")?)?, json(&row.get::<_, String>("err")?)?],
     })
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Version of the schema that this program writes.
-const VERSION: i64 = 6;
+const VERSION: i64 = 7;
 const SCHEMA: &str = include_str!("schema.sql");
 /// Steps from each version to the next. A program of the version before goes on to read the database.
 const STEPS: &[&str] = &[
@@ -21,6 +21,7 @@ const STEPS: &[&str] = &[
     include_str!("step_4.sql"),
     include_str!("step_5.sql"),
     include_str!("step_6.sql"),
+    include_str!("step_7.sql"),
 ];
 /// Stands for the version that a reader needs in a database that was moved: no program reads it.
 const MOVED: i64 = i64::MAX;
