@@ -12,8 +12,11 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 use support::{Bench, benches, on_each_bench, stderr, stdout};
 
-/// Everything below a directory: mode, owner, time of change, content or target, and the number of names.
-fn listing(tree: &Path) -> BTreeMap<PathBuf, (u32, u32, i64, i64, Vec<u8>, u64)> {
+/// Mode, owner, time of change, content or target, and the number of names.
+type Entry = (u32, u32, i64, i64, Vec<u8>, u64);
+
+/// Lists everything below a directory.
+fn listing(tree: &Path) -> BTreeMap<PathBuf, Entry> {
     let (mut all, mut waiting) = (BTreeMap::new(), vec![tree.to_owned()]);
     while let Some(path) = waiting.pop() {
         let meta = fs::symlink_metadata(&path).unwrap();

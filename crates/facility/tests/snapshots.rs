@@ -9,10 +9,10 @@ use nexus_facility::snapshots::record::Named;
 use nexus_facility::{Facilities, Facility, FacilityName, Kind, Snapshots, StateError, StoreError};
 use nexus_snapshot::{Hold, Store, reach};
 use proptest::prelude::*;
-use std::collections::{BTreeMap, HashSet};
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 use std::time::Duration;
 
 fn name(text: &str) -> FacilityName {

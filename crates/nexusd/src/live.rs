@@ -147,7 +147,7 @@ impl ActiveClaim {
     }
 
     /// Notes that a call which announces the commit may have arrived.
-    pub fn may_have_announced(&self) {
+    pub fn note_announced(&self) {
         self.state().may_be_announced = true;
     }
 

@@ -96,14 +96,12 @@ impl LiveRuns for OfCheckpoints {
     }
 
     fn undo(&self, args: &UndoArgs) -> Result<(String, bool), Failure> {
-        match meant(args.run.as_ref(), false)? {
-            Some(opened) => undo::undo(opened, args),
-            None => {
-                let message = "no live run of this directory is kept";
-                let hint = "nexus changes list shows all; changes of other runs are accepted or rejected.";
-                Err(Failure::refused("no_changes", message, hint))
-            }
-        }
+        let Some(opened) = meant(args.run.as_ref(), false)? else {
+            let message = "no live run of this directory is kept";
+            let hint = "nexus changes list shows all; changes of other runs are accepted or rejected.";
+            return Err(Failure::refused("no_changes", message, hint));
+        };
+        undo::undo(opened, args)
     }
 
     fn forget(&self, run: &RunName) -> Result<String, Failure> {

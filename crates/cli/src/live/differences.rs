@@ -102,7 +102,7 @@ fn content(
         None => Some(Vec::new()),
         Some(side) => side.text().filter(|text| !text.contains(&0)).map(<[u8]>::to_vec),
     };
-    let lines = |text: &[u8]| text.iter().filter(|byte| **byte == b'\n').count();
+    let lines = |text: &[u8]| text.split(|byte| *byte == b'\n').count().saturating_sub(1);
     match (text(old), text(new)) {
         (Some(old), Some(new)) if lines(&old).max(lines(&new)) <= options.max_lines => {
             if old == new {

@@ -56,7 +56,7 @@ impl Checkpoints {
         let record = self.run(run)?;
         let mut store = self.store(Hold::Use)?;
         if let Some(unfinished) = self.files.unfinished(&record.directory)? {
-            return self.go_on(&mut store, root, &record.directory, unfinished, pause);
+            return self.go_on(&mut store, root, &record.directory, &unfinished, pause);
         }
         let now = self.scanned(&mut store, &record.directory, root, None, &mut |_, _| {})?;
         let wanted = match &ask.to {
@@ -101,7 +101,7 @@ impl Checkpoints {
         self.files.put_unfinished(&record.directory, &unfinished)?;
         pause()?;
         let theirs = decision.theirs;
-        let applied = self.carried_out(&mut store, root, (&unfinished, trees), decision, pause)?;
+        let applied = carried_out(&mut store, root, (&unfinished, trees), decision, pause)?;
         self.files.remove_unfinished(&record.directory)?;
         Ok(Undone { went_on: None, kept: Some(now), applied, theirs, lost })
     }
@@ -112,7 +112,7 @@ impl Checkpoints {
         store: &mut Store,
         root: BorrowedFd<'_>,
         directory: &str,
-        unfinished: Unfinished,
+        unfinished: &Unfinished,
         pause: Pause<'_>,
     ) -> Result<Undone, CheckpointError> {
         let mut record = self.run(unfinished.run)?;
@@ -125,28 +125,27 @@ impl Checkpoints {
         pause()?;
         // Without it again: names of files in it were further names of files elsewhere.
         let without = self.scanned(store, directory, root, None, &mut |_, _| {})?;
-        let trees = trees_of(&unfinished, &without)?;
-        let decision = decided(store, trees, &unfinished)?;
+        let trees = trees_of(unfinished, &without)?;
+        let decision = decided(store, trees, unfinished)?;
         let theirs = decision.theirs;
-        let applied = self.carried_out(store, root, (&unfinished, trees), decision, pause)?;
+        let applied = carried_out(store, root, (unfinished, trees), decision, pause)?;
         self.files.remove_unfinished(directory)?;
         let went_on = Some(unfinished.run);
         Ok(Undone { went_on, kept: Some(now), applied, theirs, lost: Vec::new() })
     }
+}
 
-    fn carried_out(
-        &self,
-        store: &mut Store,
-        root: BorrowedFd<'_>,
-        (unfinished, trees): (&Unfinished, Trees3),
-        decision: Decision,
-        pause: Pause<'_>,
-    ) -> Result<Applied, CheckpointError> {
-        let id = unfinished.id.to_string();
-        let ending = format!(".kept-{}", id.get(id.len().saturating_sub(12)..).unwrap_or(&id));
-        let place = Place { root, staging: &unfinished.staging(), ending: &ending };
-        Ok(apply(place, store, trees, decision, pause)?)
-    }
+fn carried_out(
+    store: &mut Store,
+    root: BorrowedFd<'_>,
+    (unfinished, trees): (&Unfinished, Trees3),
+    decision: Decision,
+    pause: Pause<'_>,
+) -> Result<Applied, CheckpointError> {
+    let id = unfinished.id.to_string();
+    let ending = format!(".kept-{}", id.get(id.len().saturating_sub(12)..).unwrap_or(&id));
+    let place = Place { root, staging: &unfinished.staging(), ending: &ending };
+    Ok(apply(place, store, trees, decision, pause)?)
 }
 
 fn decided(store: &mut Store, trees: Trees3, unfinished: &Unfinished) -> Result<Decision, SnapshotError> {

@@ -114,7 +114,7 @@ impl SavedTree {
         while let Some(path) = waiting.pop() {
             let place = scene.path("").join(&path);
             let Ok(meta) = std::fs::symlink_metadata(&place) else { continue };
-            assert!(meta.is_dir() || (meta.is_file() && meta.nlink() == 1), "{path:?} cannot be saved");
+            assert!(meta.is_dir() || (meta.is_file() && meta.nlink() == 1), "{} cannot be saved", path.display());
             if meta.is_dir() {
                 waiting.extend(std::fs::read_dir(&place).unwrap().map(|entry| path.join(entry.unwrap().file_name())));
                 entries.push((path, meta, None));

@@ -9,6 +9,7 @@
 
 mod beat;
 mod context;
+mod ends;
 mod error;
 mod poll;
 mod replay;

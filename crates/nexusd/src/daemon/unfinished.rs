@@ -7,7 +7,7 @@
 
 use super::context::Shared;
 use super::error::DaemonError;
-use super::replay;
+use super::{ends, replay};
 use crate::claims::{Claims, Note};
 use crate::upkeep::Unfinished;
 use nexus_facility::{Facilities, Lock};
@@ -65,7 +65,7 @@ pub fn run(shared: &Arc<Shared>, places: &StateDir, left: Vec<Unfinished>, mut h
                 continue;
             }
             // A commit that was taken back: nothing of it is in the facility.
-            let note = if note.result.is_some() { note } else { replay::noted(shared, note, replay::of_lost()) };
+            let note = if note.result.is_some() { note } else { replay::noted(shared, note, ends::of_lost()) };
             replay::hold(shared, &note);
             replay::send(shared, note);
         }

@@ -1,7 +1,7 @@
 //! The life of one claim, on a thread of its own.
 
 use super::context::Shared;
-use super::replay::of_not_committed;
+use super::ends::of_not_committed;
 use super::upload::{self, Uploaded};
 use crate::claims::{Note, Runs};
 use crate::decide::admit::admit;

@@ -117,7 +117,7 @@ impl DirectiveFrontend<'_> {
             };
             let answer = self.source.heartbeat(self.live.directive, &self.live.token(), &request);
             if self.requeues && answer.as_ref().map_or_else(SourceError::may_have_arrived, |_| true) {
-                self.live.may_have_announced();
+                self.live.note_announced();
             }
             let error = match answer {
                 Ok(answer) => {

@@ -87,7 +87,7 @@ pub enum SocketError {
         /// The path on the host.
         path: PathBuf,
     },
-    /// The directory cannot be listed.
+    /// The directory cannot be listed, or was closed while it was searched.
     #[error("{from} {} cannot be listed, so that sockets in it cannot be covered", path.display())]
     Closed {
         /// The flag or file that shows it.
@@ -226,6 +226,10 @@ pub fn find(binds: &[Shown], allow: &[Sourced<PathBuf>], guarded: &Guarded) -> R
             }
             // What is not there any more is looked for by the second search.
             let Some(id) = identify(&source.join(relative), is_kind) else {
+                if is_denied(&source.join(relative)) {
+                    // Its directory was closed since it was listed.
+                    return Err(SocketError::Closed { from: from(), path: source.join(relative) });
+                }
                 second.vanished.extend(within.listed(source, relative));
                 continue;
             };
@@ -261,6 +265,10 @@ fn is_seen(binds: &[Shown], shown: &Shown, relative: &Path, path: &Path) -> bool
 fn identify(path: &Path, is_kind: fn(FileType) -> bool) -> Option<FileId> {
     let found = std::fs::symlink_metadata(path).ok()?;
     is_kind(found.file_type()).then(|| FileId { device: found.dev(), inode: found.ino() })
+}
+
+fn is_denied(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
 fn is_endpoint(kind: FileType) -> bool {

@@ -9,7 +9,7 @@
 //! Each change of a request holds the row of its directive first. A request is for one claim: the next one asks again.
 
 use super::audit;
-use super::report::held;
+use super::held::held;
 use super::values::{Id, json, optional, text};
 use super::work::{self, RUNNING, Work};
 use crate::store::error::StoreError;

@@ -17,6 +17,7 @@ pub mod connection;
 mod create;
 mod enroll;
 mod facility;
+mod held;
 mod keys;
 pub mod policy;
 mod reap;

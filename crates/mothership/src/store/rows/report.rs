@@ -3,9 +3,10 @@
 use super::apply::{EndFacts, LATE_MS, alter_over, apply, over};
 use super::approval;
 use super::audit;
+use super::held::held;
 use super::values::{ANY, json};
 use super::withdrawal::withdraw_connections;
-use super::work::{self, Load, Work};
+use super::work::{self, Work};
 use crate::decide::OVERRUN_MS;
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, params};
@@ -23,35 +24,6 @@ use nexus_model::spec::DirectiveSpec;
 
 /// Largest diff of a directive that names no bound.
 const DEFAULT_DIFF_BYTES: u64 = 1024 * 1024;
-
-/// Returns the live directive of the territory, or the answer for one that the territory does not hold any more.
-pub fn held(
-    connection: &Connection<'_>,
-    territory: Territory,
-    holding: Holding,
-    load: Load,
-) -> Result<Result<Work, Refusal>, StoreError> {
-    let Some(work) = load(connection, &holding.directive)? else {
-        let over = over(connection, &holding.directive)?
-            .filter(|over| over.account == territory.account)
-            .ok_or(StoreError::NotFound)?;
-        return Ok(Err(if over.fence == holding.fence.0 {
-            Refusal::Over { state: over.state }
-        } else {
-            Refusal::StaleFence { given: holding.fence, present: Fence(over.fence) }
-        }));
-    };
-    if work.account != territory.account {
-        return Err(StoreError::NotFound);
-    }
-    if work.fence != holding.fence {
-        return Ok(Err(Refusal::StaleFence { given: holding.fence, present: work.fence }));
-    }
-    if work.holder != Some(*territory.id.as_bytes()) {
-        return Ok(Err(Refusal::WrongState { state: work.state() }));
-    }
-    Ok(Ok(work))
-}
 
 /// Stores the start of a directive. `versions` tells one report from another.
 pub fn started(
