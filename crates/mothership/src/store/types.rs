@@ -11,6 +11,7 @@ use nexus_model::ids::{AccountId, ApprovalId, DirectiveId, TerritoryId};
 use nexus_model::spec::DirectiveSpec;
 use nexus_model::subject::ConnectionSubject;
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 
 pub use super::queries::{
     AnnouncedArtifact, Artifact, ArtifactBounds, ChunkBytes, ChunkQuery, Compaction, DirectiveLine, IndexEntry,
@@ -612,6 +613,17 @@ impl Jump {
     #[must_use]
     pub fn found(by: i64, wall: i64, after_ms: i64) -> Self {
         Self { by, since: wall.saturating_sub(after_ms), until: wall.saturating_add(Self::WRITE_MS) }
+    }
+
+    /// Longest time from the renewal of a lease to its end, and more.
+    const LEASE_MS: i64 = 600_000;
+
+    /// Returns the times, by the new clock, of a lease that was renewed after the jump. After a small jump one of before may have them as
+    /// well, so that there are none: such a lease is moved a second time, and not far.
+    #[must_use]
+    pub fn renewed(self) -> RangeInclusive<i64> {
+        let until = self.until.saturating_add(Self::LEASE_MS);
+        if self.by.saturating_abs() > 2 * (until - self.since) { self.since..=until } else { 1..=0 }
     }
 
     /// Reports whether the clock had jumped before something that began at `at`.

@@ -343,6 +343,8 @@ async fn what_begins_after_a_jump_of_the_clock_is_not_moved_by_it() {
         let moved = approval(&server, before.directive_id).await.expires_at.0 - before.expires_at.0;
         assert!((moved - by).abs() < 5_000, "what was asked before moves with the clock: {moved}");
         assert_eq!(approval(&server, pending).await.expires_at, ends, "{by}");
+        let lease = "SELECT count(*) FROM work WHERE abs(lease_until - started_at) < 600000";
+        assert_eq!(server.number(lease), 1, "its lease has the new time already: {by}");
         let beat = serde_json::from_str("{}").unwrap();
         let beat = daemon.heartbeat(id, &claim.directive_token, &beat).await.unwrap();
         assert!(!beat.cancel_requested, "its limits are not over: {by}");

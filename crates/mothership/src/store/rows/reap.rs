@@ -49,18 +49,24 @@ fn commits_changes(connection: &Connection<'_>, work: &Work) -> Result<bool, Sto
     Ok(json::<DirectiveSpec>(&spec)?.changes.unwrap_or_default() == DirectiveChanges::Commit)
 }
 
-/// Moves all leases and approvals by a jump of the clock, so that none ends because of it. What began after the jump has the new time
-/// already; a lease and the sign of a territory are renewed soon.
+/// Moves all leases and approvals by a jump of the clock, so that none ends because of it. What began after the jump, and a lease that
+/// was renewed since, has the new time already: moved again it would last as long as the jump, if its daemon dies before it renews it.
 pub fn shift_leases(connection: &Connection<'_>, jump: Jump) -> Result<(), StoreError> {
     let Jump { by, since, until } = jump;
+    let renewed = jump.renewed();
     connection.execute(
-        "UPDATE work SET lease_until = lease_until + ?1, visible_at = visible_at + ?1, cancel_at = cancel_at + ?1,
+        "UPDATE work SET lease_until = CASE WHEN lease_until BETWEEN ?4 AND ?5 THEN lease_until ELSE lease_until + ?1 END,
+           visible_at = CASE WHEN visible_at BETWEEN ?4 AND ?5 THEN visible_at ELSE visible_at + ?1 END,
+           cancel_at = CASE WHEN cancel_at BETWEEN ?4 AND ?5 THEN cancel_at ELSE cancel_at + ?1 END,
            deadline = CASE WHEN started_at BETWEEN ?2 AND ?3 THEN deadline ELSE deadline + ?1 END,
            queue_until = CASE WHEN EXISTS (SELECT 1 FROM directive d WHERE d.id = work.directive_id AND d.created_at BETWEEN ?2 AND ?3)
              THEN queue_until ELSE queue_until + ?1 END",
-        params![by, since, until],
+        params![by, since, until, *renewed.start(), *renewed.end()],
     )?;
-    connection.execute("UPDATE presence SET last_seen = last_seen + ?1", params![by])?;
+    connection.execute(
+        "UPDATE presence SET last_seen = last_seen + ?1 WHERE last_seen NOT BETWEEN ?2 AND ?3",
+        params![by, *renewed.start(), *renewed.end()],
+    )?;
     approval::shift(connection, jump)?;
     super::connection::shift(connection, jump)
 }
