@@ -270,7 +270,7 @@ fn a_reject_without_the_directory_changes_nothing() {
             }
             let output = nexus(&bench, &["changes", "reject", "--run", &run]);
             assert_eq!(output.status.code(), Some(125), "{}: {}", bench.who(), stdout(&output));
-            for part in [bench.workspace.to_str().unwrap(), "put the directory back", "--set-aside"] {
+            for part in [bench.workspace.to_str().unwrap(), "Put the directory back", "--set-aside"] {
                 assert!(stderr(&output).contains(part), "{}", stderr(&output));
             }
             let found = (files_of(&layer(&bench, &run)), files_of(&away));

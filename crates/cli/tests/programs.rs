@@ -370,6 +370,6 @@ fn check_decides_for_a_program() {
         let (code, text) = check(&[]);
         assert!(code == Some(1) && text.contains("it is not known which program this is"), "{text}");
         let (code, text) = check(&["--program", "curl"]);
-        assert!(code == Some(2) && text.contains("write its whole path"), "{text}");
+        assert!(code == Some(2) && text.contains("Write its whole path"), "{text}");
     }
 }
