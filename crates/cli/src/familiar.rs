@@ -30,7 +30,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["reject", "discard"], "nexus changes reject throws away what waits"),
     (
         &["undo", "revert", "rollback"],
-        "nexus changes reject throws away what waits for a decision; what a run committed is in the workspace",
+        "nexus changes undo takes a run with --live back, and nexus changes reject throws away what waits; what a run committed is in the workspace",
     ),
     (&["review", "pending"], "nexus changes list shows the runs that wait for a decision"),
     (&["status"], "nexus ps shows what runs, and nexus changes list what waits for a decision"),

@@ -14,6 +14,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 struct Scene {
     base: tempfile::TempDir,
@@ -173,6 +174,22 @@ proptest! {
         let next = scene.undo(run, &UndoRequest::default()).unwrap();
         prop_assert!(next.went_on.is_none() && next.kept.is_none(), "nothing is left to do");
     }
+}
+
+#[test]
+fn a_directory_that_comes_with_a_name_of_a_file_elsewhere_has_its_time() {
+    let scene = Scene::new();
+    scene.put("a/z", "text");
+    scene.put("c/in/x", "text");
+    fs::hard_link(scene.tree().join("a/z"), scene.tree().join("c/in/y")).unwrap();
+    fs::hard_link(scene.tree().join("a/z"), scene.tree().join("c/y")).unwrap();
+    std::thread::sleep(Duration::from_millis(30));
+    let wanted = whole(&scene.tree());
+    let run = scene.take();
+    fs::remove_dir_all(scene.tree().join("c")).unwrap();
+    scene.end(run);
+    scene.undo(run, &UndoRequest::default()).unwrap();
+    assert_eq!(whole(&scene.tree()), wanted);
 }
 
 #[test]

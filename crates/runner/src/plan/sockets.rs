@@ -26,6 +26,7 @@ use nexus_model::mount_table::MountTable;
 use nexus_model::plan::{Access, Cover, EnteredOnly, FileId, SecondSearch};
 use nexus_policy::profile::{Origin, Sourced};
 use rustix::fs::{AtFlags, StatxFlags};
+use std::cell::LazyCell;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::FileType;
 use std::os::unix::fs::{DirEntryExt as _, FileTypeExt, MetadataExt};
@@ -226,7 +227,8 @@ pub fn find(binds: &[Shown], allow: &[Sourced<PathBuf>], guarded: &Guarded) -> R
             }
             // What is not there any more is looked for by the second search.
             let Some(id) = identify(&source.join(relative), is_kind) else {
-                if is_denied(&source.join(relative)) {
+                let directory = relative.parent().unwrap_or(Path::new(""));
+                if !within.not_entered.contains(directory) && is_denied(&source.join(relative)) {
                     // Its directory was closed since it was listed.
                     return Err(SocketError::Closed { from: from(), path: source.join(relative) });
                 }
@@ -309,6 +311,8 @@ struct Within {
     entered: Vec<(PathBuf, FileId, Option<closed::Stamp>)>,
     /// Directories that lie directly in directories in which some user may only use names.
     below_entered: Vec<PathBuf>,
+    /// Directories with sockets or pipes that could be listed and not entered: the command uses no name in them.
+    not_entered: HashSet<PathBuf>,
     /// Inodes of the sockets and pipes, as their directories list them.
     inodes: HashMap<PathBuf, u64>,
 }
@@ -378,6 +382,7 @@ fn below(top: &Path, access: Access, budget: &mut usize) -> Option<Within> {
         let is_entered_only = entered.is_some();
         found.entered.extend(entered.map(|(id, changed)| (directory.clone(), id, changed)));
         let before = (found.sockets.len(), found.pipes.len(), waiting.len());
+        let can_be_entered = LazyCell::new(|| closed::is_open(&path));
         for entry in entries {
             *budget = budget.checked_sub(1)?;
             let Ok(entry) = entry else {
@@ -395,11 +400,17 @@ fn below(top: &Path, access: Access, budget: &mut usize) -> Option<Within> {
             }
             match entry.file_type() {
                 Ok(kind) if kind.is_socket() => {
+                    if !*can_be_entered {
+                        found.not_entered.insert(directory.clone());
+                    }
                     found.inodes.insert(directory.join(entry.file_name()), entry.ino());
                     found.sockets.push(directory.join(entry.file_name()));
                 }
                 // A writable bind is for writing to what is in it.
                 Ok(kind) if kind.is_fifo() && access == Access::ReadOnly => {
+                    if !*can_be_entered {
+                        found.not_entered.insert(directory.clone());
+                    }
                     found.inodes.insert(directory.join(entry.file_name()), entry.ino());
                     found.pipes.push(directory.join(entry.file_name()));
                 }

@@ -296,20 +296,27 @@ impl Deciding<'_> {
             self.decision.steps.push(Step::Attributes { path: path.to_vec(), wanted, present });
             return Ok(());
         }
-        if let Some(content) = inner(wanted) {
-            self.links_out_of(path, path, *content)?;
+        if let (Some(content), Some(wanted)) = (inner(wanted), wanted) {
+            self.links_out_of(path, (path, &wanted.entry.attributes), *content)?;
         }
         self.decision.steps.push(Step::Put { path: path.to_vec(), wanted: entry(wanted), present: entry(present) });
         Ok(())
     }
 
-    /// Finds further names in a directory that comes as a whole, of files elsewhere: they come as copies at first.
-    fn links_out_of(&mut self, whole: &[u8], path: &[u8], content: Content) -> Result<(), SnapshotError> {
+    /// Finds further names in a directory that comes as a whole, of files elsewhere: they come as copies at first. To put the name there
+    /// changes the time of its directory, which is set again.
+    fn links_out_of(
+        &mut self,
+        whole: &[u8],
+        (path, attributes): (&[u8], &Attributes),
+        content: Content,
+    ) -> Result<(), SnapshotError> {
         for entry in entries(self.store, Some(&content))? {
             let at = join(path, &entry.name);
             match &entry.node {
-                Node::Directory(content) => self.links_out_of(whole, &at, *content)?,
+                Node::Directory(content) => self.links_out_of(whole, (&at, &entry.attributes), *content)?,
                 Node::Same(first) if !is_beneath(first, whole) => {
+                    self.decision.directories.insert(path.to_vec(), attributes.clone());
                     let found = resolved(self.store, &self.trees.wanted.clone(), entry.clone())?;
                     self.links.push(Step::Link {
                         path: at,
