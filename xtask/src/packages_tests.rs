@@ -15,7 +15,10 @@ const INSTALLER: &[&str] = &["apt-get"];
 /// The names in `command("NAME")` and `Command::new("NAME")`: programs that are looked up in PATH.
 fn called(source: &str) -> BTreeSet<String> {
     let starts = ["Command::new(\"", "command(\""];
-    let after = starts.iter().flat_map(|start| source.split(start).skip(1));
+    let found = starts.iter().flat_map(|start| source.match_indices(start).map(|(at, _)| (at, at + start.len())));
+    // `find_subcommand` starts nothing.
+    let is_whole = |at: usize| !source[..at].ends_with(|before: char| before == '_' || before.is_alphanumeric());
+    let after = found.filter(|(at, _)| is_whole(*at)).map(|(_, end)| &source[end..]);
     let names = after.filter_map(|rest| rest.split_once('"').map(|(name, _)| name.to_owned()));
     names.filter(|name| !name.is_empty() && !name.contains(['/', '{', ' '])).collect()
 }
@@ -44,7 +47,8 @@ fn every_program_that_a_test_calls_is_installed() {
 
 #[test]
 fn a_call_of_a_program_is_found_by_its_name() {
-    let source = "Command::new(\"nft\").arg(x); bench.command(\"curl\"); Command::new(\"/bin/sh\"); Command::new(name)";
+    let source = "Command::new(\"nft\").arg(x); bench.command(\"curl\"); Command::new(\"/bin/sh\"); Command::new(name); \
+                  cli.find_subcommand(\"run\")";
     assert_eq!(called(source), BTreeSet::from(["nft".to_owned(), "curl".to_owned()]));
 }
 
