@@ -7,11 +7,15 @@ use super::record::{Fault, Record, Seen};
 use super::{ALONE, connect, end, hold, read_output, runtime, start, witness};
 use nexus_api::mothership::{CancelRequest, CreateDirective, Directive};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
+
+/// Claims that may be lost, of some 90.
+const MOST_LOST: usize = 4;
 
 /// Times to which the clock is set, with the pauses after them.
 const JUMPS: [(&str, Duration); 4] = [
@@ -141,10 +145,18 @@ fn the_invariants_of_a_fleet_hold_when_the_clock_of_its_control_plane_jumps() {
     end(&mut chaos, &shared);
     let history = record.entries();
     hold(&chaos, &history, count, settled);
+    // While the clock is set back, the certificates of the daemons are not valid yet: with the short lease of this test a claim may be lost, as
+    // by any outage.
+    let mut lost = BTreeSet::new();
     for entry in &history {
         if let Seen::Read { id, state, reason: Some(reason), attempt, .. } = &entry.seen {
             let is_own = matches!(reason.as_str(), "exit" | "timeout" | "canceled");
-            assert!(is_own && *attempt <= 1, "a clock ended {id}: {state} {reason}, attempt {attempt}");
+            let is_lost = matches!(reason.as_str(), "commit_unknown" | "lease_lost" | "unconfirmed");
+            assert!(is_own || is_lost, "a clock ended {id}: {state} {reason}, attempt {attempt}");
+            if is_lost || *attempt > 1 {
+                lost.insert(id.clone());
+            }
         }
     }
+    assert!(lost.len() <= MOST_LOST, "a clock ended {lost:?}");
 }
