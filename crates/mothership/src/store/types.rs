@@ -11,7 +11,7 @@ use nexus_model::ids::{AccountId, ApprovalId, DirectiveId, TerritoryId};
 use nexus_model::spec::DirectiveSpec;
 use nexus_model::subject::ConnectionSubject;
 use serde::{Deserialize, Serialize};
-use std::ops::RangeInclusive;
+use std::ops::Range;
 
 pub use super::queries::{
     AnnouncedArtifact, Artifact, ArtifactBounds, ChunkBytes, ChunkQuery, Compaction, DirectiveLine, IndexEntry,
@@ -621,9 +621,9 @@ impl Jump {
     /// Returns the times, by the new clock, of a lease that was renewed after the jump. After a small jump one of before may have them as
     /// well, so that there are none: such a lease is moved a second time, and not far.
     #[must_use]
-    pub fn renewed(self) -> RangeInclusive<i64> {
+    pub fn renewed(self) -> Range<i64> {
         let until = self.until.saturating_add(Self::LEASE_MS);
-        if self.by.saturating_abs() > 2 * (until - self.since) { self.since..=until } else { 1..=0 }
+        if self.by.saturating_abs() > 2 * (until - self.since) { self.since..until } else { 0..0 }
     }
 
     /// Reports whether the clock had jumped before something that began at `at`.

@@ -61,11 +61,11 @@ pub fn shift_leases(connection: &Connection<'_>, jump: Jump) -> Result<(), Store
            deadline = CASE WHEN started_at BETWEEN ?2 AND ?3 THEN deadline ELSE deadline + ?1 END,
            queue_until = CASE WHEN EXISTS (SELECT 1 FROM directive d WHERE d.id = work.directive_id AND d.created_at BETWEEN ?2 AND ?3)
              THEN queue_until ELSE queue_until + ?1 END",
-        params![by, since, until, *renewed.start(), *renewed.end()],
+        params![by, since, until, renewed.start, renewed.end],
     )?;
     connection.execute(
         "UPDATE presence SET last_seen = last_seen + ?1 WHERE last_seen NOT BETWEEN ?2 AND ?3",
-        params![by, *renewed.start(), *renewed.end()],
+        params![by, renewed.start, renewed.end],
     )?;
     approval::shift(connection, jump)?;
     super::connection::shift(connection, jump)
