@@ -155,6 +155,15 @@ impl Lock {
     }
 }
 
+impl Drop for Lock {
+    /// Unlocks by name: a process that another thread is just starting has a copy of the descriptor until its exec, and the lock of
+    /// flock(2) stays for as long as any copy is open.
+    fn drop(&mut self) {
+        // An error leaves the lock to the close that follows.
+        rustix::fs::flock(&self.file, FlockOperation::Unlock).ok();
+    }
+}
+
 /// Remembers that the directive ended here, if it was the last holder and its process died. The caller has made sure that no directive holds
 /// the facility now.
 pub(crate) fn end_of_the_dead(facility: impl AsFd, directive: DirectiveId) -> io::Result<()> {
@@ -197,4 +206,30 @@ fn note(file: &File, noted: Noted) -> io::Result<()> {
     }
     text.push('\n');
     file.write_all_at(text.as_bytes(), 0)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_is_let_go_is_free_though_a_starting_process_has_a_copy() {
+        let directory = tempfile::tempdir().unwrap();
+        let facility = File::open(directory.path()).unwrap();
+        let (first, second) = (DirectiveId::new(), DirectiveId::new());
+        for is_released in [false, true] {
+            let held = Lock::acquire(&facility, Claim { directive: first, fence: 1 + u64::from(is_released) }).unwrap();
+            let copy = held.file.try_clone().unwrap();
+            assert!(matches!(Lock::for_upkeep(&facility), Err(LockError::Busy { .. })));
+            if is_released {
+                held.release(false).unwrap()
+            } else {
+                drop(held)
+            }
+            drop(Lock::for_upkeep(&facility).unwrap());
+            drop(copy);
+        }
+        Lock::acquire(&facility, Claim { directive: second, fence: 1 }).unwrap();
+    }
 }
