@@ -193,6 +193,41 @@ fn a_directory_that_comes_with_a_name_of_a_file_elsewhere_has_its_time() {
 }
 
 #[test]
+fn a_file_of_which_the_run_made_another_name_gets_its_mode_back() {
+    for other in ["a/z", "z", "0"] {
+        let scene = Scene::new();
+        scene.put("a/y", "text");
+        let wanted = whole(&scene.tree());
+        let run = scene.take();
+        fs::hard_link(scene.tree().join("a/y"), scene.tree().join(other)).unwrap();
+        fs::set_permissions(scene.tree().join("a/y"), Permissions::from_mode(0o733)).unwrap();
+        let done = scene.undo(run, &UndoRequest::default()).unwrap();
+        assert_eq!((done.applied.left, done.applied.aside), (vec![], vec![]), "{other}");
+        assert_eq!(whole(&scene.tree()), wanted, "{other}");
+    }
+}
+
+#[test]
+fn an_undo_that_is_cut_off_after_a_fifo_went_goes_on_without_it() {
+    for after in 0..12 {
+        let scene = Scene::new();
+        let wanted = whole(&scene.tree());
+        let run = scene.take();
+        scene.put("a/file", "of the run");
+        let mode = rustix::fs::Mode::from_raw_mode(0o644);
+        rustix::fs::mkfifoat(rustix::fs::CWD, scene.tree().join("a/fifo"), mode).unwrap();
+        if scene.cut_off(run, after).is_ok() {
+            assert!(after > 3, "cut off {after} times");
+            return;
+        }
+        let done = scene.undo(run, &UndoRequest::default()).unwrap();
+        assert_eq!((done.applied.left, done.applied.aside), (vec![], vec![]), "after {after}");
+        assert_eq!(whole(&scene.tree()), wanted, "after {after}");
+    }
+    panic!("the undo never came to its end");
+}
+
+#[test]
 fn what_a_person_edited_after_the_run_stays() {
     let scene = Scene::new();
     for name in ["both", "mine", "run", "d/run"] {

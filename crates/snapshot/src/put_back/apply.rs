@@ -147,10 +147,16 @@ impl Work<'_> {
         build_part(self.staging.as_fd(), self.store, wanted, (path, name.as_bytes()), &mut elsewhere)
     }
 
-    /// Opens the directory of an entry; `None`, with the path noted, where it cannot be reached any more.
-    fn parent(&mut self, path: &[u8]) -> Result<Option<OwnedFd>, SnapshotError> {
+    /// Opens the directory of a step; `None`, with the path noted, where it cannot be reached any more.
+    fn parent(&mut self, step: &Step) -> Result<Option<OwnedFd>, SnapshotError> {
+        let path = step.path();
+        let is_link = |error: &io::Error| error.raw_os_error() == Some(Errno::LOOP.raw_os_error());
         match self.root.dir_by_force(split(path).0) {
             Ok(dir) => Ok(Some(dir)),
+            // It went with its directory, before an undo was cut off.
+            Err(error) if matches!(step, Step::RemoveSpecial { .. }) && (is_gone(&error) || is_link(&error)) => {
+                Ok(None)
+            }
             Err(error) if is_no_way(&error) => {
                 self.leave(path, format!("its directory cannot be used any more: {error}"));
                 Ok(None)
@@ -165,7 +171,7 @@ impl Work<'_> {
 
     fn step(&mut self, number: usize, step: &Step) -> Result<(), SnapshotError> {
         let path = step.path();
-        let Some(dir) = self.parent(path)? else { return Ok(()) };
+        let Some(dir) = self.parent(step)? else { return Ok(()) };
         let (dir, name) = (dir.as_fd(), split(path).1);
         match step {
             Step::Put { wanted, present, .. } => {

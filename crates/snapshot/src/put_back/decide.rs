@@ -7,7 +7,7 @@
 //!  else                         both changed it: named, and left as it is
 //! ```
 
-use super::trees::{Found, entries, inner, lookup, resolved};
+use super::trees::{Found, entries, firsts, inner, lookup, resolved};
 use crate::error::SnapshotError;
 use crate::object::{Attributes, Content, Entry, Node, ObjectId};
 use crate::store::Store;
@@ -101,7 +101,8 @@ pub struct Choice<'a> {
 /// Decides which paths go back.
 pub fn decide(store: &mut Store, trees: Trees3, choice: Choice<'_>) -> Result<Decision, SnapshotError> {
     let Choice { only, special, staging } = choice;
-    let mut deciding = Deciding { store, trees, only, staging, links: Vec::new(), decision: Decision::default() };
+    let mut deciding =
+        Deciding { store, trees, only, staging, links: Vec::new(), several: None, decision: Decision::default() };
     if trees.present != trees.wanted {
         let wanted = lookup(deciding.store, &trees.wanted, b"")?;
         let left = lookup(deciding.store, &trees.left, b"")?;
@@ -134,6 +135,8 @@ struct Deciding<'a> {
     staging: &'a [u8],
     /// Further names of files, which come after all other steps.
     links: Vec<Step>,
+    /// The files of the present tree with further names, by their first ones; `None` until they are asked for.
+    several: Option<BTreeSet<Vec<u8>>>,
     decision: Decision,
 }
 
@@ -291,6 +294,7 @@ impl Deciding<'_> {
         if let (Some(wanted), Some(present)) = (wanted, present)
             && wanted.entry.node == present.entry.node
             && present.first.is_none()
+            && !self.has_further_names(path)?
         {
             let (wanted, present) = (wanted.entry.clone(), present.entry.clone());
             self.decision.steps.push(Step::Attributes { path: path.to_vec(), wanted, present });
@@ -301,6 +305,15 @@ impl Deciding<'_> {
         }
         self.decision.steps.push(Step::Put { path: path.to_vec(), wanted: entry(wanted), present: entry(present) });
         Ok(())
+    }
+
+    /// Reports whether the file at a path of the present tree has further names in it. New attributes would show at those too, before their
+    /// own steps compare them with what was kept.
+    fn has_further_names(&mut self, path: &[u8]) -> Result<bool, SnapshotError> {
+        if self.several.is_none() {
+            self.several = Some(firsts(self.store, &self.trees.present)?);
+        }
+        Ok(self.several.as_ref().is_some_and(|several| several.contains(path)))
     }
 
     /// Finds further names in a directory that comes as a whole, of files elsewhere: they come as copies at first. To put the name there

@@ -4,6 +4,7 @@ use crate::error::SnapshotError;
 use crate::object::{Attributes, Content, Entry, Node, ObjectId};
 use crate::store::Store;
 use nexus_beneath::split;
+use std::collections::BTreeSet;
 
 /// An entry of a kept tree. A further name of a file has the content and the attributes of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +45,22 @@ fn raw(store: &mut Store, top: &ObjectId, path: &[u8]) -> Result<Option<Entry>, 
         at = found;
     }
     Ok(Some(at))
+}
+
+/// Returns the first names of the files of a tree that have further ones.
+pub(crate) fn firsts(store: &mut Store, top: &ObjectId) -> Result<BTreeSet<Vec<u8>>, SnapshotError> {
+    let mut firsts = BTreeSet::new();
+    let mut waiting = vec![store.top(top)?];
+    while let Some(entry) = waiting.pop() {
+        match entry.node {
+            Node::Directory(content) => waiting.extend(entries(store, Some(&content))?),
+            Node::Same(first) => {
+                firsts.insert(first);
+            }
+            Node::File(_) | Node::Link(_) => {}
+        }
+    }
+    Ok(firsts)
 }
 
 /// Reads an entry of the tree with this top so that a further name of a file is a file.
