@@ -1,8 +1,8 @@
 //! Compares two kept trees. A directory that has the same content in both is not read.
 
 use crate::error::SnapshotError;
-use crate::object::{Attributes, Content, Directory, Entry, KeptObjects, Node, ObjectId, read_top};
-use crate::store::Store;
+use crate::object::{Attributes, Content, Entry, KeptObjects, Node, ObjectId, read_top};
+use crate::store::{Store, entries_by};
 use nexus_beneath::join;
 use std::cmp::Ordering;
 
@@ -77,19 +77,7 @@ impl Comparison<'_> {
     }
 
     fn entries(&mut self, content: Option<&Content>) -> Result<Vec<Entry>, SnapshotError> {
-        let (ids, form) = match content {
-            None | Some(Content::Empty) => return Ok(Vec::new()),
-            Some(Content::One { piece, .. }) => (vec![*piece], *piece),
-            Some(Content::Many { list, .. }) => {
-                let bytes = self.get(list)?;
-                (bytes.as_chunks::<32>().0.iter().map(|id| ObjectId(*id)).collect(), *list)
-            }
-        };
-        let mut bytes = Vec::new();
-        for id in ids {
-            bytes.extend(self.get(&id)?);
-        }
-        Ok(Directory::read(&bytes).ok_or(SnapshotError::Form { id: form })?.entries)
+        content.map_or(Ok(Vec::new()), |content| entries_by(content, &mut |id| self.get(id)))
     }
 
     fn directories(&mut self, old: Option<&Content>, new: Option<&Content>, path: &[u8]) -> Result<(), SnapshotError> {

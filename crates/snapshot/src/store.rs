@@ -199,18 +199,7 @@ impl Store {
 
     /// Returns the names of the pieces of a content.
     pub fn pieces(&mut self, content: &Content) -> Result<Vec<ObjectId>, SnapshotError> {
-        match content {
-            Content::Empty => Ok(Vec::new()),
-            Content::One { piece, .. } => Ok(vec![*piece]),
-            Content::Many { list, .. } => {
-                let bytes = self.get(list)?;
-                let (ids, rest) = bytes.as_chunks::<32>();
-                if rest.is_empty() {
-                    return Ok(ids.iter().map(|id| ObjectId(*id)).collect());
-                }
-                Err(SnapshotError::Form { id: *list })
-            }
-        }
+        pieces_by(content, &mut |id| self.get(id))
     }
 
     /// Reads the top of a tree.
@@ -303,4 +292,34 @@ fn check_format(directory: BorrowedFd<'_>) -> Result<(), SnapshotError> {
         }
         Err(error) => Err(error.into()),
     }
+}
+/// Reads an object.
+type Get<'a> = &'a mut dyn FnMut(&ObjectId) -> Result<Vec<u8>, SnapshotError>;
+
+fn pieces_by(content: &Content, get: Get<'_>) -> Result<Vec<ObjectId>, SnapshotError> {
+    match content {
+        Content::Empty => Ok(Vec::new()),
+        Content::One { piece, .. } => Ok(vec![*piece]),
+        Content::Many { list, .. } => {
+            let bytes = get(list)?;
+            let (ids, rest) = bytes.as_chunks::<32>();
+            if rest.is_empty() {
+                return Ok(ids.iter().map(|id| ObjectId(*id)).collect());
+            }
+            Err(SnapshotError::Form { id: *list })
+        }
+    }
+}
+
+/// Reads the entries of a directory of which some objects may not be in a store.
+pub(crate) fn entries_by(content: &Content, get: Get<'_>) -> Result<Vec<Entry>, SnapshotError> {
+    let form = match content {
+        Content::Empty => return Ok(Vec::new()),
+        Content::One { piece: id, .. } | Content::Many { list: id, .. } => *id,
+    };
+    let mut bytes = Vec::new();
+    for id in pieces_by(content, get)? {
+        bytes.extend(get(&id)?);
+    }
+    Ok(Directory::read(&bytes).ok_or(SnapshotError::Form { id: form })?.entries)
 }

@@ -2,9 +2,9 @@
 
 use super::trees::{Found, lookup, resolved};
 use crate::error::SnapshotError;
-use crate::object::{Content, Directory, Entry, KeptObjects, Node, ObjectId};
+use crate::object::{Content, Entry, KeptObjects, Node, ObjectId};
 use crate::scan::{Inspected, inspect};
-use crate::store::Store;
+use crate::store::{Store, entries_by};
 use crate::writer::Writer;
 use nexus_beneath::join;
 use std::os::fd::BorrowedFd;
@@ -82,19 +82,7 @@ impl Comparison<'_> {
     }
 
     fn entries(&mut self, content: &Content) -> Result<Vec<Entry>, SnapshotError> {
-        let (ids, form) = match content {
-            Content::Empty => return Ok(Vec::new()),
-            Content::One { piece, .. } => (vec![*piece], *piece),
-            Content::Many { list, .. } => {
-                let bytes = self.get(list)?;
-                (bytes.as_chunks::<32>().0.iter().map(|id| ObjectId(*id)).collect(), *list)
-            }
-        };
-        let mut bytes = Vec::new();
-        for id in ids {
-            bytes.extend(self.get(&id)?);
-        }
-        Ok(Directory::read(&bytes).ok_or(SnapshotError::Form { id: form })?.entries)
+        entries_by(content, &mut |id| self.get(id))
     }
 
     fn get(&mut self, id: &ObjectId) -> Result<Vec<u8>, SnapshotError> {
