@@ -11,6 +11,7 @@ mod approvals;
 mod artifacts;
 mod audits;
 pub mod error;
+pub mod jump;
 #[cfg(test)]
 mod life_tests;
 mod moving;

@@ -1,14 +1,15 @@
 //! The operations of the store, for every database.
 
 use super::error::StoreError;
+use super::jump::Jump;
 use super::postgres::{Database, Hint, Hints, Postgres};
 use super::rows;
 use super::sql::Connection;
 use super::sqlite::Sqlite;
 use super::types::{
     Account, Beat, Certificate, ChunkQuery, ChunkState, Claims, Creation, DirectiveLine, EndState, Enrolment, Holding,
-    Jump, Lane, LeaseTimes, LiveDirectives, NewChunk, NewDirective, NewEnd, NewFacility, NewTerritory, Offer, Page,
-    Presence, Reaped, Reported, SecretHash, Secrets, Snapshot, StartedState, StoredChunk, Territory,
+    Lane, LeaseTimes, LiveDirectives, NewChunk, NewDirective, NewEnd, NewFacility, NewTerritory, Offer, Page, Presence,
+    Reaped, Reported, SecretHash, Secrets, Snapshot, StartedState, StoredChunk, Territory,
 };
 use crate::decide::Policies;
 use crate::identity::Texts;

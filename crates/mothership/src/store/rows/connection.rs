@@ -13,9 +13,10 @@ use super::held::held;
 use super::values::{Id, json, optional, text};
 use super::work::{self, RUNNING, Work};
 use crate::store::error::StoreError;
+use crate::store::jump::Jump;
 use crate::store::sql::{Connection, Row, params};
 use crate::store::types::{
-    Account, Answered, ApprovalAnswer, Connected, Holding, Jump, NewConnection, NotAnswered, Page, Reported, Territory,
+    Account, Answered, ApprovalAnswer, Connected, Holding, NewConnection, NotAnswered, Page, Reported, Territory,
 };
 use nexus_api::Timestamp;
 use nexus_api::mothership::{Approval as View, ConnectionAsks};
