@@ -335,7 +335,7 @@ fn a_socket_that_moves_while_a_run_starts_is_not_reached() {
             let mut moves = std::process::Command::new("python3").args(["-c", &script]).spawn().unwrap();
             std::thread::sleep(std::time::Duration::from_millis(300));
             let from = format!("{}:/shown", data.display());
-            for number in 0..12 {
+            for number in 0..6 {
                 let flag = ["--ro", "--rw"][number % 2];
                 let output = bench.run(["run", flag, &from, "--", "python3", "connects.py"]);
                 let (told, who) = (stderr(&output), bench.who());
@@ -479,6 +479,51 @@ fn what_is_renamed_once_while_a_run_starts_is_not_reached() {
             }
             drop(kept);
         }
+    }
+}
+
+/// Closes `z` while the first search of a run works, and opens it again when the command is there.
+const ONE_CLOSURE: &str = "import ctypes, os, sys, time
+os.chdir(sys.argv[1])
+libc = ctypes.CDLL(None)
+seen = libc.inotify_init()
+libc.inotify_add_watch(seen, b'z', 0x10)
+print('ready', flush=True)
+os.read(seen, 4096)
+os.chmod('z', 0o700)
+time.sleep(0.5)
+os.chmod('z', 0o755)
+";
+
+#[test]
+fn a_directory_that_is_closed_while_it_is_searched_hides_no_socket() {
+    use std::io::Read as _;
+    for bench in benches().into_iter().filter(|bench| bench.user.is_some()) {
+        let data = made(&bench, &bench.home.join("data"));
+        fs::create_dir(data.join("z")).unwrap();
+        let service = UnixListener::bind(data.join("z/h")).unwrap();
+        service.set_nonblocking(true).unwrap();
+        fs::set_permissions(data.join("z/h"), fs::Permissions::from_mode(0o777)).unwrap();
+        bench.write("reaches.py", REACHES);
+        let bind = format!("{}:/shown", data.display());
+        let mut refused = 0;
+        for number in 0..6 {
+            fs::set_permissions(data.join("z"), fs::Permissions::from_mode(0o755)).unwrap();
+            let mut closer = std::process::Command::new("python3")
+                .args(["-c", ONE_CLOSURE, data.to_str().unwrap()])
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            closer.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+            let flag = ["--ro", "--rw"][number % 2];
+            let script = "sleep 0.7; python3 reaches.py /shown/z/h";
+            let output = bench.run(["run", flag, &bind, "--shell", script]);
+            assert!(closer.wait().unwrap().success());
+            assert!(!stdout(&output).contains("reached"), "{flag}: {}{}", stdout(&output), stderr(&output));
+            refused += usize::from(!output.status.success());
+        }
+        assert!(refused > 0, "the directory was never closed during a search");
+        assert!(service.accept().is_err(), "the service was reached");
     }
 }
 
