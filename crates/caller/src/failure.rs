@@ -88,8 +88,8 @@ mod tests {
 
     #[test]
     fn a_failure_is_one_line_without_control_characters() {
-        let failure = Failure::usage("x", "no such folder: a\nb\u{1b}[2J", "make it");
-        assert_eq!(failure.to_string(), "nexus: no such folder: a\\nb\\u{1b}[2J. Make it.");
+        let failure = Failure::usage("x", "no such directory: a\nb\u{1b}[2J", "make it");
+        assert_eq!(failure.to_string(), "nexus: no such directory: a\\nb\\u{1b}[2J. Make it.");
         let question = Failure::usage("x", "no such profile; did you mean git?", "list them");
         assert_eq!(question.text(), "no such profile; did you mean git? List them.");
     }

@@ -295,6 +295,6 @@ fn an_owner_puts_a_policy_of_an_account_in_force_and_it_holds_for_its_directives
     assert!(scene.ok(&[&apply[..], &["--if-generation", "1"]].concat()).contains("account@2"));
     assert!(create("rm x").status.success());
     scene.ok(&["policy", "apply", "--fleet", "--remove"]);
-    assert!(scene.ok(&["policy", "explain", "--fleet"]).starts_with("There is no policy document"));
+    assert!(scene.ok(&["policy", "explain", "--fleet"]).starts_with("No policy document is in force"));
     assert!(create("dd").status.success());
 }

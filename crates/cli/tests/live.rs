@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-use support::{Bench, benches, on_each_bench, stderr, stdout};
+use support::{Bench, benches, on_each_bench, stderr, stdout, wait_until};
 
 /// Mode, owner, time of change, content or target, and the number of names.
 type Entry = (u32, u32, i64, i64, Vec<u8>, u64);
@@ -163,11 +163,7 @@ fn a_live_run_sees_edits_of_the_host_at_once_and_moves_directories() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let start = Instant::now();
-        while !bench.workspace.join("ready").exists() {
-            assert!(start.elapsed() < Duration::from_mins(1), "the command did not start");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until("the start of the command", Duration::from_mins(1), || bench.workspace.join("ready").exists());
         // An undo of a run that goes on is refused.
         let early = bench.run(["changes", "undo"]);
         assert!(early.status.code() == Some(125) && stderr(&early).contains("has not ended"), "{}", stderr(&early));
@@ -212,11 +208,7 @@ fn a_live_run_whose_nexus_is_killed_is_undone() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let start = Instant::now();
-        while !bench.workspace.join("ready").exists() {
-            assert!(start.elapsed() < Duration::from_mins(1), "the command did not start");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until("the start of the command", Duration::from_mins(1), || bench.workspace.join("ready").exists());
         child.kill().unwrap();
         child.wait().unwrap();
         let undone = bench.run(["changes", "undo"]);

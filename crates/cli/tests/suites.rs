@@ -21,7 +21,7 @@ struct Suite {
     /// Name and version, as the client writes them.
     package: &'static str,
     /// The directory that it unpacks to.
-    folder: &'static str,
+    directory: &'static str,
     /// The line of shell that runs its tests.
     run: &'static str,
     /// At least so many tests there are; fewer means that the suite did not really run.
@@ -31,37 +31,37 @@ struct Suite {
 const PYTHON: &[Suite] = &[
     Suite {
         package: "itsdangerous==2.2.0",
-        folder: "itsdangerous-2.2.0",
+        directory: "itsdangerous-2.2.0",
         run: "PYTHONPATH=src:../tools python3 -m pytest -q -p no:cacheprovider tests",
         at_least: 100,
     },
     Suite {
         package: "click==8.1.8",
-        folder: "click-8.1.8",
+        directory: "click-8.1.8",
         run: "PYTHONPATH=src:../tools python3 -m pytest -q -p no:cacheprovider tests",
         at_least: 600,
     },
     Suite {
         package: "tomlkit==0.13.2",
-        folder: "tomlkit-0.13.2",
+        directory: "tomlkit-0.13.2",
         run: "PYTHONPATH=.:../tools python3 -m pytest -q -p no:cacheprovider tests",
         at_least: 200,
     },
     Suite {
         package: "idna==3.10",
-        folder: "idna-3.10",
+        directory: "idna-3.10",
         run: "PYTHONPATH=.:../tools python3 -m pytest -q -p no:cacheprovider tests",
         at_least: 20,
     },
     Suite {
         package: "packaging==25.0",
-        folder: "packaging-25.0",
+        directory: "packaging-25.0",
         run: "PYTHONPATH=src:../tools python3 -m pytest -q -p no:cacheprovider tests/test_utils.py tests/test_tags.py tests/test_requirements.py",
         at_least: 400,
     },
     Suite {
         package: "more-itertools==10.7.0",
-        folder: "more_itertools-10.7.0",
+        directory: "more_itertools-10.7.0",
         run: "PYTHONPATH=.:../tools python3 -m pytest -q -p no:cacheprovider tests/test_recipes.py",
         at_least: 80,
     },
@@ -70,11 +70,11 @@ const PYTHON: &[Suite] = &[
 const PYTHON_TOOLS: &[&str] = &["pytest==8.3.5", "freezegun==1.5.1", "pretend==1.0.9", "pyyaml==6.0.2"];
 
 const NODE: &[Suite] = &[
-    Suite { package: "minimist@1.2.8", folder: "package", run: NODE_RUN, at_least: 150 },
-    Suite { package: "qs@6.14.0", folder: "package", run: NODE_RUN, at_least: 700 },
+    Suite { package: "minimist@1.2.8", directory: "package", run: NODE_RUN, at_least: 150 },
+    Suite { package: "qs@6.14.0", directory: "package", run: NODE_RUN, at_least: 700 },
     Suite {
         package: "xtend@4.0.2",
-        folder: "package",
+        directory: "package",
         run: "node ../node_modules/tape/bin/tape test.js",
         at_least: 15,
     },
@@ -91,15 +91,15 @@ const NODE_TOOLS: &[&str] = &[
 ];
 
 const RUST: &[Suite] = &[
-    Suite { package: "either@1.15.0", folder: "either", run: RUST_RUN, at_least: 20 },
-    Suite { package: "semver@1.0.26", folder: "semver", run: RUST_RUN, at_least: 30 },
+    Suite { package: "either@1.15.0", directory: "either", run: RUST_RUN, at_least: 20 },
+    Suite { package: "semver@1.0.26", directory: "semver", run: RUST_RUN, at_least: 30 },
 ];
 const RUST_RUN: &str = "cargo test --quiet --offline";
 
 /// Runs a client outside; its failure says which and why.
-fn fetch(program: impl AsRef<OsStr>, arguments: &[&str], folder: &Path) {
+fn fetch(program: impl AsRef<OsStr>, arguments: &[&str], directory: &Path) {
     let name = program.as_ref().to_owned();
-    let output = Command::new(program).args(arguments).current_dir(folder).output().unwrap();
+    let output = Command::new(program).args(arguments).current_dir(directory).output().unwrap();
     assert!(
         output.status.success(),
         "{} {arguments:?} could not fetch (can the registry be reached?):\n{}{}",
@@ -123,16 +123,16 @@ fn copy_all(bench: &Bench, from: &Path) {
 }
 
 /// Makes a directory that everybody may read.
-fn folder() -> tempfile::TempDir {
-    let folder = tempfile::Builder::new().prefix("nexus-suite-").tempdir_in("/var/tmp").unwrap();
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    folder
+fn directory() -> tempfile::TempDir {
+    let directory = tempfile::Builder::new().prefix("nexus-suite-").tempdir_in("/var/tmp").unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    directory
 }
 
 /// Runs one suite inside and outside, as root and as an ordinary user; all must have passed as many tests.
 fn same_suite(suite: &Suite, fetched: &Path, extra: impl Fn(&Bench) -> Extra, passed: impl Fn(&str) -> u64) {
     for bench in benches() {
-        let script = format!("cd {} && {}", suite.folder, suite.run);
+        let script = format!("cd {} && {}", suite.directory, suite.run);
         let twins = twice(&bench, |bench| copy_all(bench, fetched), &extra(&bench), &[script]);
         let count = passed(&stdout(&twins.outputs[0]));
         println!("{} as {}: {count} passed inside and outside", suite.package, bench.who());
@@ -154,7 +154,7 @@ fn behind(word: &str, text: &str) -> u64 {
 
 #[test]
 fn python_packages_pass_their_own_tests_inside_as_outside() {
-    let tools = folder();
+    let tools = directory();
     // Debian's Python has no pip of its own; an environment has.
     fetch("/usr/bin/python3", &["-m", "venv", "client"], tools.path());
     let pip = tools.path().join("client/bin/pip");
@@ -166,8 +166,8 @@ fn python_packages_pass_their_own_tests_inside_as_outside() {
     let source = ["--no-deps", "--no-binary", &names, "--dest", "sources"];
     fetch(&pip, &[&["download"], &common[..], &source, &packages].concat(), tools.path());
     for suite in PYTHON {
-        let place = folder();
-        let archive = tools.path().join(format!("sources/{}.tar.gz", suite.folder));
+        let place = directory();
+        let archive = tools.path().join(format!("sources/{}.tar.gz", suite.directory));
         fetch("tar", &["--extract", "--no-same-owner", "--file", archive.to_str().unwrap()], place.path());
         let copied = tools.path().join("tools");
         fetch("cp", &["-r", "--preserve=timestamps", copied.to_str().unwrap(), "tools"], place.path());
@@ -177,12 +177,12 @@ fn python_packages_pass_their_own_tests_inside_as_outside() {
 
 #[test]
 fn node_packages_pass_their_own_tests_inside_as_outside() {
-    let tools = folder();
+    let tools = directory();
     let common = ["--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--no-save"];
     fs::write(tools.path().join("package.json"), "{\"private\":true}").unwrap();
     fetch("npm", &[&["install"], &common[..], NODE_TOOLS].concat(), tools.path());
     for suite in NODE {
-        let place = folder();
+        let place = directory();
         fetch("npm", &["pack", "--silent", suite.package], place.path());
         let archive = format!("{}.tgz", suite.package.replace('@', "-"));
         fetch("tar", &["--extract", "--no-same-owner", "--file", &archive], place.path());
@@ -194,7 +194,7 @@ fn node_packages_pass_their_own_tests_inside_as_outside() {
 #[test]
 fn rust_crates_with_vendored_dependencies_pass_their_own_tests_inside_as_outside() {
     for suite in RUST {
-        let place = folder();
+        let place = directory();
         let (name, version) = suite.package.split_once('@').unwrap();
         let manifest = format!(
             "[package]\nname = \"fetch\"\nversion = \"0.0.0\"\nedition = \"2021\"\n[lib]\npath = \"lib.rs\"\n\

@@ -4,8 +4,9 @@ use crate::app::{Shared, stopped};
 use crate::decide::{Drift, Reading, drift};
 use crate::metrics::{Task, add};
 use crate::store::StoreError;
+use crate::store::jump::Jump;
 use crate::store::postgres::Hints;
-use crate::store::types::{Jump, Reaped};
+use crate::store::types::Reaped;
 use std::sync::atomic::Ordering;
 
 /// Takes the hints of other servers until the server stops.

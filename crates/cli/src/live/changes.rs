@@ -106,7 +106,11 @@ impl LiveRuns for OfCheckpoints {
 
     fn forget(&self, run: &RunName) -> Result<String, Failure> {
         let Some((checkpoints, record)) = find(&crate::host::ready_state_dir()?, Some(run), false)? else {
-            return Err(Failure::refused("no_changes", "there is no such live run", "nexus changes list shows all."));
+            return Err(Failure::refused(
+                "no_changes",
+                "no live run of this name is kept",
+                "nexus changes list shows all.",
+            ));
         };
         let unfinished = checkpoints.unfinished(&record.directory).map_err(|error| failed(&error))?;
         if unfinished.is_some_and(|undo| undo.run == record.run) {

@@ -194,7 +194,7 @@ fn explain(
 fn set_text(set: &PolicySet) -> String {
     let effective: &Effective = set.effective();
     if effective.is_empty() {
-        return "There is no policy document: a run may have what profiles and flags give it.\n".to_owned();
+        return "No policy document is in force: a run may have what profiles and flags give it.\n".to_owned();
     }
     let mut text = format!("generation {}\n", set.hash());
     for name in effective.documents() {

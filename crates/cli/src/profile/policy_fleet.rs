@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Exit code of a question whose answer is negative.
 const NO: u8 = 1;
 
-/// Puts the document of the account in force, or takes it out of force where there is no file.
+/// Puts the document of the account in force, or withdraws it if no file is named.
 pub fn apply(args: &ServerArgs, files: &[PathBuf], if_generation: Option<u64>) -> Result<String, Failure> {
     let document = match files {
         [] => None,
@@ -72,7 +72,7 @@ pub fn explain(args: &ServerArgs, questions: &[String], as_json: bool) -> Result
 
 fn set_text(set: &EffectivePolicy) -> String {
     if set.documents.is_empty() {
-        return "There is no policy document: a directive may have what its request gives it.\n".to_owned();
+        return "No policy document is in force: a directive may have what its request gives it.\n".to_owned();
     }
     let mut text = format!("generation {}\n", set.generation);
     for one in &set.documents {

@@ -10,7 +10,7 @@ pub enum CheckpointError {
     /// The store of objects, or the workspace, cannot be used.
     #[error(transparent)]
     Objects(#[from] SnapshotError),
-    /// There is no record of such a run.
+    /// No record of the run is kept.
     #[error("no checkpoint of the run {run} is kept")]
     Unknown {
         /// Id of the run.

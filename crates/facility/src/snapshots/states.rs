@@ -149,7 +149,7 @@ impl<'a> Snapshots<'a> {
     /// Brings a facility to a snapshot, after one of its present state unless `keeps_present` is false. Its tree is the old one or the
     /// new one, also after a kill. The caller holds the facility.
     ///
-    /// What another process writes into the old tree until it is scanned again becomes a snapshot of its own. While a process has a file of
+    /// A write of another process into the old tree becomes a snapshot of its own, if it comes before that tree is scanned again. While a process has a file of
     /// the old tree open for writing, that tree stays, and a later call scans and removes it. If `keeps_present` is false, the old tree is
     /// removed without any of this.
     pub fn restore(

@@ -31,15 +31,18 @@ fn is_missing(error: Errno) -> bool {
     matches!(error, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
 }
 
+/// Calls renameat2(2) with a flag, or answers as a file system that has none.
+fn rename_to_free(from: Spot<'_>, to: Spot<'_>, faults: &Faults) -> rustix::io::Result<()> {
+    faults.between_calls();
+    if !faults.has_rename_flags() {
+        return Err(Errno::INVAL);
+    }
+    rustix::fs::renameat_with(from.dir, from.name, to.dir, to.name, RenameFlags::NOREPLACE)
+}
+
 /// Moves an entry to a name that must be free.
 pub(crate) fn move_to_free(from: Spot<'_>, to: Spot<'_>, faults: &Faults) -> io::Result<Moved> {
-    faults.between_calls();
-    let flagged = if faults.has_rename_flags() {
-        rustix::fs::renameat_with(from.dir, from.name, to.dir, to.name, RenameFlags::NOREPLACE)
-    } else {
-        Err(Errno::INVAL)
-    };
-    match flagged {
+    match rename_to_free(from, to, faults) {
         Ok(()) => Ok(Moved::Yes),
         Err(Errno::EXIST) => Ok(Moved::Occupied),
         Err(error) if is_missing(error) => without_flags(from, to, faults),
@@ -51,13 +54,7 @@ pub(crate) fn move_to_free(from: Spot<'_>, to: Spot<'_>, faults: &Faults) -> io:
 ///
 /// Without the flags this is a plain rename: a link and an unlink would unlink what another process saved in between.
 pub(crate) fn move_out(from: Spot<'_>, to: Spot<'_>, faults: &Faults) -> io::Result<Moved> {
-    faults.between_calls();
-    let flagged = if faults.has_rename_flags() {
-        rustix::fs::renameat_with(from.dir, from.name, to.dir, to.name, RenameFlags::NOREPLACE)
-    } else {
-        Err(Errno::INVAL)
-    };
-    match flagged {
+    match rename_to_free(from, to, faults) {
         Ok(()) => Ok(Moved::Yes),
         Err(Errno::EXIST) => Ok(Moved::Occupied),
         Err(error) if is_missing(error) => {

@@ -78,7 +78,7 @@ async fn an_account_has_a_document_of_its_own_under_those_of_the_operator() {
     assert_eq!((sources, now.documents[1].tests), (vec!["/etc/house.yaml", "account@1"], 2));
     assert_eq!((now.account.generation, now.account.document.as_ref()), (1, document(&rest).document.as_ref()));
     assert!(now.account.applied_by.is_some() && now.account.applied_at.is_some());
-    assert_eq!(put(&owner, &rest).await, now, "the same document is no change");
+    assert_eq!(put(&owner, &rest).await, now, "the same document changes nothing");
     // Each value names the document that decided it, and none is wider than the operator's.
     let effective = owner.effective_policy(None).await.unwrap();
     assert_eq!((effective.generation, &effective.answer), (now.generation, &None));

@@ -39,7 +39,7 @@ pub async fn show(visit: &Visit) -> Result<Answer, Problem> {
         html.raw("<h1>Policies</h1>");
         if set.documents().is_empty() {
             let sentence =
-                "There is no policy document: a directive may have what its request and its profile give it.";
+                "No policy document is in force: a directive may have what its request and its profile give it.";
             parts::empty(html, sentence, None);
         } else {
             documents(html, set);
