@@ -16,7 +16,7 @@ mod tree;
 
 pub use identity::DirectoryIdentity;
 pub use tree::{
-    Doing, IoFailure, LeaseCall, MAX_NAMED, Noting, Workspace, check_depth, check_named, chmod, is_beneath, is_empty,
-    is_gone, is_no_way, is_other_mount, join, may_enter, names, open_dir, open_file, pin, proc_path, split,
-    unlink_if_there, widen,
+    Doing, IoFailure, LeaseCall, MAX_NAMED, Noting, Workspace, check_depth, check_named, chmod, directory_names,
+    is_beneath, is_empty, is_gone, is_no_way, is_other_mount, join, may_enter, names, open_dir, open_file, pin,
+    proc_path, split, unlink_if_there, widen,
 };

@@ -6,7 +6,7 @@
 
 use crate::meta::{Meta, stat};
 use nexus_model::ByteText;
-use rustix::fs::{AtFlags, Mode, OFlags, RawDir, ResolveFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -287,6 +287,21 @@ pub fn names(dir: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         if name != b"." && name != b".." {
+            names.push(name.to_vec());
+        }
+    }
+    Ok(names)
+}
+
+/// Returns the names in a directory that may be directories: those of another type are left out where the file system tells it.
+pub fn directory_names(dir: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
+    let mut buffer: Vec<u8> = Vec::with_capacity(32 * 1024);
+    let mut names = Vec::new();
+    let mut entries = RawDir::new(dir, buffer.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if matches!(entry.file_type(), FileType::Directory | FileType::Unknown) && name != b"." && name != b".." {
             names.push(name.to_vec());
         }
     }

@@ -150,7 +150,7 @@ fn a_commit_killed_at_any_action_leaves_the_old_or_the_new_version() {
     panic!("the commit never came to its end");
 }
 
-/// A power cut may lose what the notes about a removal say, but not that there are some.
+/// A power cut may lose the notes about a removal, but not those about the directories, which are synced before it begins.
 #[test]
 fn a_removal_whose_notes_are_lost_comes_to_its_end() {
     let base: Vec<Op> = ["gone", "gone/sub", "gone/sub/sub"]
@@ -178,10 +178,14 @@ fn a_removal_whose_notes_are_lost_comes_to_its_end() {
             between += 1;
             continue;
         }
-        let notes = ["removing", "leaving"].map(|name| run.join(name));
-        for note in notes.iter().filter(|note| note.exists()) {
-            fs::write(note, "").unwrap();
+        if let Ok(notes) = fs::read_to_string(run.join("removing")) {
+            let synced: String = notes.split_inclusive('\n').take(2).collect();
+            assert_eq!(synced.matches("\"kind\":\"directory\"").count(), 2, "{notes}");
+            fs::write(run.join("removing"), synced).unwrap();
             lost += 1;
+        }
+        if run.join("leaving").exists() {
+            fs::write(run.join("leaving"), "").unwrap();
         }
         match recover(&scene.path("layers"), "run", &scene.workspace()).unwrap() {
             Recovered::RolledForward(done) => assert_eq!(done.conflicts, [], "killed at {kill_at}"),
@@ -189,6 +193,50 @@ fn a_removal_whose_notes_are_lost_comes_to_its_end() {
             other => panic!("killed at {kill_at}: {other:?}"),
         }
         assert!(!scene.ws().join("gone").exists(), "killed at {kill_at}");
+    }
+    panic!("the commit never came to its end");
+}
+
+/// Directories that a program of the host moves into the one that is being removed, with files from before the run.
+#[test]
+fn what_is_moved_into_a_removed_directory_is_never_lost() {
+    let base: Vec<Op> = ["gone", "gone/sub", "gone/sub/sub"]
+        .map(|name| Op::Mkdir(b(name)))
+        .into_iter()
+        .chain(["gone/x", "gone/sub/y", "gone/sub/sub/z"].map(|name| Op::Write(b(name), "old".into())))
+        .collect();
+    let mut in_the_way = 0;
+    for kill_at in 1_u32..200 {
+        let scene = Scene::one_of_many(LayerMode::Root, &base);
+        let beside = scene.path("beside");
+        fs::create_dir_all(beside.join("deep")).unwrap();
+        for name in ["mine", "more", "deep/est"] {
+            fs::write(beside.join(name), name).unwrap();
+        }
+        let layer = scene.layer(&[Op::RemoveTree(b("gone"))]);
+        let held = ["gone", "gone/sub"].map(|name| fs::File::open(scene.ws().join(name)).unwrap());
+        layer.park(&scene.workspace(), &Rules::default()).unwrap();
+        drop(layer);
+        let order = scene.dir.path().to_str().unwrap().to_owned();
+        let at = kill_at.to_string();
+        if scene.child("child_commits_until_it_is_killed", &order, &[("NEXUS_LAYER_ABORT_AT", &at)], false).is_ok() {
+            assert!(in_the_way > 8, "{in_the_way}");
+            return;
+        }
+        // The program has the directory open, wherever the commit moved that.
+        let place = &held[kill_at as usize % 2];
+        let moved = rustix::fs::renameat(rustix::fs::CWD, &beside, place, "came").is_ok();
+        if moved {
+            let came =
+                rustix::fs::openat(place, "came", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap();
+            // So both of its times are late, as those of a directory that the removal emptied are.
+            rustix::fs::unlinkat(&came, "more", rustix::fs::AtFlags::empty()).unwrap();
+        }
+        recover(&scene.path("layers"), "run", &scene.workspace()).unwrap();
+        let found = Command::new("find").arg(scene.dir.path()).args(["-name", "mine", "-o", "-name", "est"]).output();
+        let found = String::from_utf8(found.unwrap().stdout).unwrap();
+        assert_eq!(found.lines().count(), 2, "killed at {kill_at}: {found}");
+        in_the_way += u32::from(moved);
     }
     panic!("the commit never came to its end");
 }

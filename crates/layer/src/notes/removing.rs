@@ -5,9 +5,9 @@
 //!  leaving   the one entry that is on its way out, as it was looked at before
 //!  removing  files with several names, of which one was removed; directories that are being emptied
 //! ```
-//! Unlinking a name updates the ctime of the file's other names and the times of its directory. A power failure may lose the
-//! content of both files, which nothing syncs. That `removing` exists then still says that an earlier pass began, and its
-//! entries tell what another process did in a directory; any other entry counts as changed and stays.
+//! Unlinking a name updates the ctime of the file's other names and the times of its directory. The directories are noted, and the notes are
+//! synced, before the first of them is emptied: one that is late and not noted came from another process, also after a power
+//! failure. The other notes are not synced. Where a power failure loses one of them, the file that it is about counts as changed and stays.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, open_file};
 use crate::journal::seen::Seen;
@@ -32,11 +32,11 @@ const LENGTH: usize = 512;
 #[derive(Debug)]
 pub(crate) struct Removing<'a> {
     root: &'a Workspace,
-    /// An earlier pass began to empty directories.
-    began: bool,
     /// The entry that was leaving when an earlier pass was killed.
     left: Option<Seen>,
     known: RefCell<HashMap<FileId, Seen>>,
+    /// Directories that this pass opened up for a moment to look into them.
+    opened: RefCell<HashMap<FileId, Seen>>,
     one: RefCell<Option<File>>,
     all: RefCell<Option<File>>,
 }
@@ -45,9 +45,7 @@ impl<'a> Removing<'a> {
     /// Reads what an earlier pass noted.
     pub(crate) fn open(root: &'a Workspace) -> Result<Self, IoFailure> {
         let mut known = HashMap::new();
-        let notes = existing(root, REMOVING)?;
-        let began = notes.is_some();
-        if let Some(file) = notes {
+        if let Some(file) = existing(root, REMOVING)? {
             for line in io::BufReader::new(file).split(b'\n') {
                 // The last line may be cut off.
                 if let Ok(seen) = serde_json::from_slice::<Seen>(&line.doing("read", REMOVING.as_bytes())?) {
@@ -63,7 +61,7 @@ impl<'a> Removing<'a> {
             None => None,
         };
         let (one, all) = (RefCell::new(None), RefCell::new(None));
-        Ok(Self { root, began, left, known: RefCell::new(known), one, all })
+        Ok(Self { root, left, known: RefCell::new(known), opened: RefCell::default(), one, all })
     }
 
     /// Notes an entry before it leaves its name. Where the disk is full, it leaves all the same.
@@ -82,9 +80,26 @@ impl<'a> Removing<'a> {
         write().ok();
     }
 
-    /// Notes a directory before something in it is removed.
+    /// Notes a directory before something in it is removed. The caller has made sure that the directory is not late.
     pub(crate) fn empties(&self, meta: &Meta) {
-        self.add(meta);
+        let is_noted = |seen: &Seen| seen.is_same_version(meta) && seen.mode == meta.mode;
+        if self.known.borrow().get(&meta.id).is_none_or(|seen| !is_noted(seen)) {
+            self.known.borrow_mut().insert(meta.id, Seen::from(meta));
+            self.add(meta);
+        }
+    }
+
+    /// Remembers a directory that is opened up for a moment, and gets its mode back then.
+    pub(crate) fn opens(&self, meta: &Meta) {
+        self.opened.borrow_mut().insert(meta.id, Seen::from(meta));
+    }
+
+    /// Brings the notes to the disk, where there are any. Where the disk is full, a removal that a power failure interrupts leaves directories
+    /// behind, which count as changed.
+    pub(crate) fn sync(&self) {
+        if let Some(file) = &*self.all.borrow() {
+            file.sync_data().and_then(|()| Ok(rustix::fs::fsync(self.root.fd())?)).ok();
+        }
     }
 
     fn add(&self, meta: &Meta) {
@@ -103,8 +118,10 @@ impl<'a> Removing<'a> {
         let seen = known.get(&meta.id);
         if meta.kind == EntryType::Directory {
             // Both times of a directory change when a name in it does. Its entries tell what another process did there.
-            let is_emptied = seen.map_or(self.began, |seen| seen.is_same_version(meta) && seen.mode == meta.mode);
-            return is_emptied && meta.mtime == meta.ctime;
+            let is_emptied = seen.is_some_and(|seen| seen.is_same_version(meta) && seen.mode == meta.mode);
+            let is_as_opened = |seen: &Seen| (seen.id, seen.mode, seen.mtime) == (meta.id, meta.mode, meta.mtime);
+            let was_opened = self.opened.borrow().get(&meta.id).is_some_and(is_as_opened);
+            return was_opened || (is_emptied && meta.mtime == meta.ctime);
         }
         seen.is_some_and(|seen| seen.is_same_version(meta))
     }

@@ -55,20 +55,22 @@ pub(crate) fn inspect(
     }
 }
 
-/// Looks through a displaced directory for an entry that `changed` names, or that a process writes to.
+/// Looks through a displaced directory for an entry that `changed` names, or that a process writes to. `opens` gets the directories that are
+/// opened up for it, which changes their ctime.
 pub(crate) fn quiet_inside(
     tree: &Workspace,
     top: &[u8],
     leases: Option<LeaseCall>,
     changed: &dyn Fn(&[u8], &Meta) -> bool,
+    opens: &dyn Fn(&Meta),
 ) -> io::Result<Quiet> {
-    Ok(first_unquiet(tree, top, leases, changed)?.map_or(Quiet::Yes, |(quiet, _)| quiet))
+    Ok(first_unquiet(tree, top, leases, changed, opens)?.map_or(Quiet::Yes, |(quiet, _)| quiet))
 }
 
 /// Returns the first entry of a tree that another process uses: a file that is open for writing, as far as the leases of the tree tell, or
 /// an entry that went while it was looked at.
 pub fn first_in_use(tree: &Workspace) -> io::Result<Option<ByteText>> {
-    Ok(first_unquiet(tree, b"", tree.leases(), &|_, _| false)?.map(|(_, path)| ByteText(path)))
+    Ok(first_unquiet(tree, b"", tree.leases(), &|_, _| false, &|_| ())?.map(|(_, path)| ByteText(path)))
 }
 
 /// Returns the first entry that may not be removed, with the reason and its path.
@@ -77,9 +79,14 @@ fn first_unquiet(
     top: &[u8],
     leases: Option<LeaseCall>,
     changed: &dyn Fn(&[u8], &Meta) -> bool,
+    opens: &dyn Fn(&Meta),
 ) -> io::Result<Option<(Quiet, Vec<u8>)>> {
     let mut opened: Vec<(Vec<u8>, u32)> = Vec::new();
-    let result = inspect_all(tree, top, leases, changed, &mut opened);
+    let mut opens = |path: &[u8], meta: &Meta| {
+        opens(meta);
+        opened.push((path.to_vec(), meta.mode));
+    };
+    let result = inspect_all(tree, top, leases, changed, &mut opens);
     for (path, mode) in opened.iter().rev() {
         let dir = tree.dir(path)?;
         chmod(dir.as_fd(), *mode)?;
@@ -92,14 +99,14 @@ fn inspect_all(
     top: &[u8],
     leases: Option<LeaseCall>,
     changed: &dyn Fn(&[u8], &Meta) -> bool,
-    opened: &mut Vec<(Vec<u8>, u32)>,
+    opens: &mut dyn FnMut(&[u8], &Meta),
 ) -> io::Result<Option<(Quiet, Vec<u8>)>> {
     let mut stack = vec![top.to_vec()];
     while let Some(path) = stack.pop() {
         let dir = match tree.readable_dir(&path) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 if let Some(meta) = tree.stat(&path)? {
-                    opened.push((path.clone(), meta.mode));
+                    opens(&path, &meta);
                 }
                 tree.dir_by_force(&path)?;
                 tree.readable_dir(&path)?

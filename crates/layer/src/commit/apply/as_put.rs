@@ -67,6 +67,6 @@ fn is_whole(put: &Put, tree: &Workspace, same_names: bool, leases: Option<LeaseC
         found.borrow_mut().count(meta);
         inside.is_late(meta)
     };
-    let quiet = quiet_inside(tree, b"", leases, &changed)?;
+    let quiet = quiet_inside(tree, b"", leases, &changed, &|_| ())?;
     Ok(quiet == Quiet::Yes && inside.is_same(&found.borrow()))
 }

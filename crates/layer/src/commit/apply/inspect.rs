@@ -146,7 +146,13 @@ impl Apply<'_> {
                         || self.is_as_left(meta)
                         || meta.id == old.id
                 };
-                quiet_inside(tree, path, self.base.leases(), &|_, meta| meta.ctime > self.started && !known(meta))
+                quiet_inside(
+                    tree,
+                    path,
+                    self.base.leases(),
+                    &|_, meta| meta.ctime > self.started && !known(meta),
+                    &|_| (),
+                )
             }
             EntryType::File if !leased => {
                 let (parent, name) = split(path);

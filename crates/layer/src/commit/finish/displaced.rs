@@ -3,7 +3,7 @@
 //! A displaced file that a process still has open for writing, or whose content changed after the run started, is never
 //! removed: it is moved back to the workspace, under a name beside its old one.
 
-use crate::beneath::{Doing as _, IoFailure, LeaseCall, Workspace, join, names, split};
+use crate::beneath::{Doing as _, IoFailure, LeaseCall, Workspace, directory_names, join, names, split};
 use crate::entries::changes::{Conflict, Outside};
 use crate::faults::{Comparison, Faults};
 use crate::journal::file::{JOURNAL, Journal, KeptBack, Outcome};
@@ -94,36 +94,32 @@ pub(crate) fn remove_displaced(
     let left_at: HashMap<&[u8], FsTime> = outcome.left_at.iter().map(|(path, at)| (path.0.as_slice(), *at)).collect();
     let mut removal = Removal::default();
     let removing = Removing::open(places.root)?;
+    // A further name of a file, and the move of another one, set the time of its change and nothing else.
+    let is_moved = |meta: &Meta| shared.get(&meta.id).is_some_and(|old| old.is_same_version(meta));
+    let is_late = |path: &ByteText, name: &[u8], meta: &Meta| {
+        // A process with the directory open may still add to it, so that everything younger than the move is its own.
+        let since = left_at.get(path.0.as_slice()).copied().unwrap_or(places.started);
+        // An entry that was on its way out when an earlier pass was killed got its ctime by that rename.
+        let left = name.starts_with(LEAVING.as_bytes()) && removing.was_leaving(meta);
+        let at = if left { meta.mtime } else { meta.ctime };
+        at >= since && (meta.mtime >= since || !is_moved(meta)) && !removing.is_own(meta)
+    };
+    let mut are_noted = false;
     for step in journal.steps.each() {
         let step = step.doing("read", JOURNAL.as_bytes())?;
-        let Some(old) = step.displaces() else { continue };
-        let Some(path) = step.path().filter(|path| !kept.contains(path.0.as_slice())) else { continue };
-        let from = match &step {
-            Step::Take { slot, .. } => Origin::Slot(*slot),
-            Step::Put(put) => put.from.clone(),
-            _ => continue,
+        let Some((old, path, from)) = displaced(&step).filter(|(_, path, _)| !kept.contains(path.0.as_slice())) else {
+            continue;
         };
-        let (tree, at) = match &from {
-            Origin::Slot(slot) => {
-                let Some(slots) = places.slots else { continue };
-                (slots, slot.to_string().into_bytes())
-            }
-            Origin::Layer => (places.upper, path.0.clone()),
-        };
+        let Some((tree, at)) = place_of(places, path, &from) else { continue };
+        if old.kind == EntryType::Directory && !are_noted {
+            are_noted = true;
+            note_directories(places, journal, &removing, &is_late)?;
+        }
         let new = match &step {
             Step::Put(put) => put.new.map(|new| new.id),
             _ => None,
         };
-        // A process with the directory open may still add to it, so that everything younger than the move is its own.
-        let since = left_at.get(path.0.as_slice()).copied().unwrap_or(places.started);
-        // A further name of a file, and the move of another one, set the time of its change and nothing else.
-        let is_moved = |meta: &Meta| shared.get(&meta.id).is_some_and(|old| old.is_same_version(meta));
-        let is_late = |name: &[u8], meta: &Meta| {
-            // An entry that was on its way out when an earlier pass was killed got its ctime by that rename.
-            let left = name.starts_with(LEAVING.as_bytes()) && removing.was_leaving(meta);
-            let at = if left { meta.mtime } else { meta.ctime };
-            at >= since && (meta.mtime >= since || !is_moved(meta)) && !removing.is_own(meta)
-        };
+        let is_late = |name: &[u8], meta: &Meta| is_late(path, name, meta);
         let one = Displaced { tree, at: &at, path, old, new, is_late: &is_late, removing: &removing };
         let run = &journal.header.run;
         // Most errors do not come twice.
@@ -140,6 +136,55 @@ pub(crate) fn remove_displaced(
     }
     removal.lost_a_name = removing.into_known();
     Ok(removal)
+}
+
+/// Returns the entry that a step displaces, its path in the workspace, and where it went.
+fn displaced(step: &Step) -> Option<(&Seen, &ByteText, Origin)> {
+    let (old, path) = (step.displaces()?, step.path()?);
+    match step {
+        Step::Take { slot, .. } => Some((old, path, Origin::Slot(*slot))),
+        Step::Put(put) => Some((old, path, put.from.clone())),
+        _ => None,
+    }
+}
+
+/// Returns the tree and the path in it of an entry that went there.
+fn place_of<'a>(places: &'a CommitPlaces<'_>, path: &ByteText, from: &Origin) -> Option<(&'a Workspace, Vec<u8>)> {
+    match from {
+        Origin::Slot(slot) => Some((places.slots?, slot.to_string().into_bytes())),
+        Origin::Layer => Some((places.upper, path.0.clone())),
+    }
+}
+
+/// Notes the directories in all displaced ones before the first of these is emptied, but for those that came late.
+fn note_directories(
+    places: &CommitPlaces<'_>,
+    journal: &Journal,
+    removing: &Removing<'_>,
+    is_late: &dyn Fn(&ByteText, &[u8], &Meta) -> bool,
+) -> Result<(), IoFailure> {
+    for step in journal.steps.each() {
+        let step = step.doing("read", JOURNAL.as_bytes())?;
+        let Some((old, path, from)) = displaced(&step) else { continue };
+        let Some((tree, at)) = place_of(places, path, &from).filter(|_| old.kind == EntryType::Directory) else {
+            continue;
+        };
+        let mut waiting = vec![at];
+        while let Some(at) = waiting.pop() {
+            // A directory that cannot be read now is noted when it is opened up.
+            let Ok(dir) = tree.readable_dir(&at) else { continue };
+            for name in directory_names(dir.as_fd()).doing("list", &path.0)? {
+                let meta = stat_if_there(dir.as_fd(), &name).doing("look at", &path.0)?;
+                if let Some(meta) = meta.filter(|meta| meta.kind == EntryType::Directory && !is_late(path, &name, meta))
+                {
+                    removing.empties(&meta);
+                    waiting.push(join(&at, &name));
+                }
+            }
+        }
+    }
+    removing.sync();
+    Ok(())
 }
 
 /// An entry that a commit displaced.
@@ -206,7 +251,8 @@ impl Displaced<'_> {
             return Ok(if *new == Some(now.id) { Quiet::Yes } else { Quiet::No });
         }
         if old.kind == EntryType::Directory {
-            let quiet = quiet_inside(tree, at, leases, is_late).doing("look through", &path.0)?;
+            let opens = |meta: &Meta| self.removing.opens(meta);
+            let quiet = quiet_inside(tree, at, leases, is_late, &opens).doing("look through", &path.0)?;
             let inside = faults.compares(Comparison::InsideRemoval);
             return if quiet == Quiet::Yes || !inside { self.remove_seen(leases, faults) } else { Ok(quiet) };
         }
@@ -229,8 +275,8 @@ impl Displaced<'_> {
         let tree = self.tree;
         // The path that a person knows.
         let shown = |path: &[u8]| [&self.path.0, &path[self.at.len()..]].concat();
-        let mut stack = vec![(self.at.to_vec(), false)];
-        while let Some((path, emptied)) = stack.pop() {
+        let mut stack = vec![(self.at.to_vec(), self.old.id, false)];
+        while let Some((path, id, emptied)) = stack.pop() {
             let (parent, name) = split(&path);
             if emptied {
                 let parent = tree.dir_by_force(parent).doing("open", parent)?;
@@ -242,12 +288,17 @@ impl Displaced<'_> {
                 }
             }
             let dir = crate::disk::remove::readable_by_force(tree, &path).doing("open", &shown(&path))?;
-            self.removing.empties(&stat(dir.as_fd(), b"").doing("look at", &shown(&path))?);
-            stack.push((path.clone(), true));
+            let meta = stat(dir.as_fd(), b"").doing("look at", &shown(&path))?;
+            if meta.id != id && faults.compares(Comparison::InsideRemoval) {
+                // Another one took its place.
+                return Ok(Quiet::No);
+            }
+            self.removing.empties(&meta);
+            stack.push((path.clone(), id, true));
             for name in names(dir.as_fd()).doing("list", &shown(&path))? {
                 let entry = join(&path, &name);
                 match self.remove_file(dir.as_fd(), &name, leases, faults).doing("remove", &shown(&entry))? {
-                    Left::Directory => stack.push((entry, false)),
+                    Left::Directory(id) => stack.push((entry, id, false)),
                     Left::Nothing => {}
                     Left::Entry(quiet) => return Ok(quiet),
                 }
@@ -268,10 +319,10 @@ impl Displaced<'_> {
         faults: &Faults,
     ) -> io::Result<Left> {
         let (meta, _lease) = match inspect(leases, dir, name, &|| faults.between_calls())? {
-            Look::At(meta, _) if meta.kind == EntryType::Directory => return Ok(Left::Directory),
             Look::At(meta, _) if (self.is_late)(name, &meta) && faults.compares(Comparison::InsideRemoval) => {
                 return Ok(Left::Entry(Quiet::No));
             }
+            Look::At(meta, _) if meta.kind == EntryType::Directory => return Ok(Left::Directory(meta.id)),
             Look::At(meta, lease) => (meta, lease),
             Look::Written => return Ok(Left::Entry(Quiet::Written)),
             Look::Gone => return Ok(Left::Nothing),
@@ -304,8 +355,8 @@ impl Displaced<'_> {
 
 /// The result of [`Displaced::remove_file`].
 enum Left {
-    /// The entry is a directory, and stays for now.
-    Directory,
+    /// The entry is the directory with this identity, and stays for now.
+    Directory(FileId),
     /// The entry stays, and with it its directory.
     Entry(Quiet),
     /// The entry is gone.
