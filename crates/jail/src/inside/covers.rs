@@ -72,11 +72,12 @@ pub(super) fn cover_sockets(
         if mount_targets::is_dir(&place).map_err(at)? {
             let bind = innermost(request, path.as_path());
             let is_read_only = bind.is_some_and(|bind| bind.access == Access::ReadOnly);
-            let within = closed::each_within(&place, is_read_only, &|inner| cover(root, inner));
-            within.map_err(|error| about_closed(error, path.as_path()))?;
             let cover_one = |inner: &OwnedFd| cover(root, inner);
+            // First the mounts: no path leads to one below a directory of another user once that has its cover.
             let below = mounted::Below { table: &table, directory: path.as_path(), with_pipes: is_read_only };
             mounted::cover_below(root.tree(), &below, looked_at, &cover_one).map_err(at)?;
+            let within = closed::each_within(&place, is_read_only, &cover_one);
+            within.map_err(|error| about_closed(error, path.as_path()))?;
         }
         cover(root, &place).map_err(at)?;
     }

@@ -1,0 +1,94 @@
+//! Directories in binds in which a command may use the names that it knows and list none: on file systems without maps of owners
+//! and with stamps of whole seconds, with access lists, below closed directories, and with few descriptors.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Output;
+use support::{Bench, benches, needs_root, stderr, stdout};
+
+fn mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Prepares a directory, and does something in it when the directory `n` of one in it is opened. Says at its end whether the latter
+/// directory has the stamp that it had before.
+const WHEN_OPENED: &str = "import ctypes, os, sys, time
+top, directory, ready, prepare, act = sys.argv[1:]
+os.chdir(top)
+libc = ctypes.CDLL(None)
+seen = libc.inotify_init()
+exec(prepare)
+libc.inotify_add_watch(seen, (directory + '/n').encode(), 0x20)
+before = os.stat(directory).st_ctime_ns
+open(ready, 'w').close()
+os.read(seen, 4096)
+exec(act)
+open(ready, 'w').write('same' if os.stat(directory).st_ctime_ns == before else 'other')
+";
+
+/// Tries to reach the socket at each path.
+const REACHES: &str = "import socket, sys
+for path in sys.argv[1:]:
+    try:
+        socket.socket(socket.AF_UNIX).connect(path)
+        print('reached', path)
+    except OSError as e: pass
+print('tried')
+";
+
+fn as_root_of_mounts(bench: &Bench, script: &str) -> Output {
+    fs::write(bench.base.path().join("when.py"), WHEN_OPENED).unwrap();
+    bench.write("reaches.py", REACHES);
+    bench
+        .command_as_root("unshare")
+        .args(["-m", "bash", "-c", script])
+        .env("BASE", bench.base.path())
+        .env("NEXUS", bench.program())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_mount_in_a_directory_of_another_user_in_a_closed_one_keeps_no_run_from_starting() {
+    if !needs_root() {
+        return;
+    }
+    for bench in benches().into_iter().filter(|bench| bench.user.is_some()) {
+        let (data, user) = (bench.home.join("data"), bench.user.unwrap());
+        let other = data.join("c/other");
+        fs::create_dir_all(other.join("m")).unwrap();
+        fs::write(other.join("f"), "").unwrap();
+        let service = UnixListener::bind(bench.base.path().join("s")).unwrap();
+        service.set_nonblocking(true).unwrap();
+        mode(&bench.base.path().join("s"), 0o777);
+        fs::write(other.join("s"), "").unwrap();
+        for path in [&data, &data.join("c")] {
+            bench.give(path);
+        }
+        chown(&other, Some(user + 1), Some(user + 1)).unwrap();
+        for closed in [0o700, 0o711] {
+            mode(&other, closed);
+            mode(&data.join("c"), 0o000);
+            let script = format!(
+                r#"cd "$BASE/home/data/c/other" && mount -t tmpfs none m && mount --bind /etc/hostname f && mount --bind "$BASE/s" s || exit 99
+                cd "$BASE/ws"
+                for flag in --ro --rw; do
+                    setpriv --reuid {user} --regid {user} --clear-groups "$NEXUS" run -q --changes discard $flag "$BASE/home/data:/shown" --shell \
+                        'chmod 755 /shown/c 2>/dev/null; python3 reaches.py /shown/c/other/s'
+                done"#
+            );
+            let output = as_root_of_mounts(&bench, &script);
+            let told = format!("{closed:o}: {:?} {}{}", output.status, stdout(&output), stderr(&output));
+            assert_eq!(stdout(&output), "tried\ntried\n", "{told}");
+            assert!(output.status.success(), "{told}");
+        }
+        mode(&data.join("c"), 0o755);
+        assert!(service.accept().is_err(), "the service was reached");
+    }
+}
