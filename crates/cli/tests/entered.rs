@@ -92,3 +92,29 @@ fn a_mount_in_a_directory_of_another_user_in_a_closed_one_keeps_no_run_from_star
         assert!(service.accept().is_err(), "the service was reached");
     }
 }
+
+/// Root's search lists the directory, and the set-up has no right to enter it.
+#[test]
+fn a_socket_that_the_set_up_has_no_way_to_is_refused_with_the_cause() {
+    if !needs_root() {
+        return;
+    }
+    for bench in benches().into_iter().filter(|bench| bench.user.is_none()) {
+        let data = bench.home.join("data");
+        fs::create_dir_all(data.join("closed")).unwrap();
+        fs::create_dir_all(data.join("beside")).unwrap();
+        let _service = UnixListener::bind(data.join("closed/s")).unwrap();
+        chown(data.join("closed"), Some(support::user()), Some(support::user())).unwrap();
+        mode(&data.join("closed"), 0o700);
+        for flag in ["--ro", "--rw"] {
+            let output = bench.run(["run", "-q", flag, &format!("{}:/shown", data.display()), "--", "echo", "ran"]);
+            let told = stderr(&output);
+            assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(125), ""), "{flag}: {told}");
+            let cause = "/shown/closed/s cannot be covered, because a directory above it is closed to the sandbox";
+            assert!(told.contains(cause) && told.contains("Nothing was run") && told.contains("beside"), "{told}");
+            let beside = format!("{}:/shown", data.join("beside").display());
+            let output = bench.run(["run", "-q", flag, &beside, "--", "echo", "ran"]);
+            assert_eq!(stdout(&output), "ran\n", "{flag}: {}", stderr(&output));
+        }
+    }
+}

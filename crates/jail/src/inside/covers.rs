@@ -1,6 +1,6 @@
 //! Covers what the command must not reach in what is shown to it.
 
-use crate::inside::answers::{is_endpoint, is_gone, moved};
+use crate::inside::answers::{is_denied, is_endpoint, is_gone, moved};
 use crate::inside::birth::{First, Identity, id};
 use crate::inside::closed::{self, ClosedError};
 use crate::inside::mounted::{self, LookedAt};
@@ -60,6 +60,7 @@ pub(super) fn cover_sockets(
             Ok(found) => found,
             // Gone since the launcher looked. The second search finds it where it is at another name.
             Err(error) if is_gone(&error) => continue,
+            Err(error) if is_denied(&error) => return Err(closed_to_the_sandbox(error, path.as_path())),
             Err(error) => return Err(at(error)),
         };
         let stat = rustix::fs::fstat(&place).map_err(|error| at(error.into()))?;
@@ -117,6 +118,12 @@ fn about_closed(error: ClosedError, path: &Path) -> StepError {
         }
     };
     StepError::os(Step::HidePaths, errno, format!("{} {why}", show(path)))
+}
+
+/// The error about what root found in a directory of another user, which its sandbox, whose user is a third one, may not enter.
+fn closed_to_the_sandbox(error: io::Error, path: &Path) -> StepError {
+    let why = "cannot be covered, because a directory above it is closed to the sandbox: show the directories beside that one";
+    StepError::os(Step::HidePaths, error, format!("{} {why}", show(path)))
 }
 
 /// Returns the innermost bind over a path.
