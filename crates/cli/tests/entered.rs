@@ -54,6 +54,34 @@ fn as_root_of_mounts(bench: &Bench, script: &str) -> Output {
         .unwrap()
 }
 
+/// On overlayfs the command owns nothing, also nothing of the owner of what is bound.
+#[test]
+fn a_busy_directory_of_the_owner_keeps_no_run_from_starting_where_owners_are_not_mapped() {
+    if !needs_root() {
+        return;
+    }
+    for bench in benches().into_iter().filter(|bench| bench.user.is_none()) {
+        let layers = bench.base.path().join("layers");
+        for directory in ["lower/home/n", "upper", "work", "shown"] {
+            fs::create_dir_all(layers.join(directory)).unwrap();
+        }
+        mode(&layers.join("lower/home"), 0o711);
+        let script = r#"cd "$BASE/layers" && mount -t overlay o -o lowerdir=lower,upperdir=upper,workdir=work shown || exit 99
+            for i in 1 2 3 4; do
+                python3 "$BASE/when.py" "$BASE/layers/shown" home "$BASE/ready" "" "open('home/f$i', 'w').close()" &
+                while ! [ -e "$BASE/ready" ]; do sleep 0.02; done
+                sleep 0.05
+                (cd "$BASE/ws" && "$NEXUS" run -q --changes discard --ro "$BASE/layers/shown:/shown" -- echo ran)
+                wait $! || exit 98
+                rm "$BASE/ready"
+            done"#;
+        let output = as_root_of_mounts(&bench, script);
+        let told = format!("{:?} {}{}", output.status, stdout(&output), stderr(&output));
+        assert_eq!(stdout(&output), "ran\nran\nran\nran\n", "{told}");
+        assert!(output.status.success(), "{told}");
+    }
+}
+
 #[test]
 fn a_mount_in_a_directory_of_another_user_in_a_closed_one_keeps_no_run_from_starting() {
     if !needs_root() {
