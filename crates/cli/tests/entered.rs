@@ -121,6 +121,38 @@ fn a_mount_in_a_directory_of_another_user_in_a_closed_one_keeps_no_run_from_star
     }
 }
 
+/// The set-up keeps the descriptors that it needs.
+#[test]
+fn many_directories_that_are_only_entered_take_no_descriptors_from_the_set_up() {
+    if !needs_root() {
+        return;
+    }
+    for bench in benches().into_iter().filter(|bench| bench.user.is_none()) {
+        let data = bench.home.join("data");
+        let directories: Vec<_> = (0..146).map(|number| data.join(number.to_string())).collect();
+        for directory in &directories {
+            fs::create_dir_all(directory).unwrap();
+            chown(directory, Some(support::user()), Some(support::user())).unwrap();
+        }
+        let run = |limit: u32| {
+            let line = format!(
+                "exec prlimit --nofile={limit}:{limit} \"$0\" run -q --profile none --changes discard --ro {} -- echo ran",
+                data.display()
+            );
+            bench.command("bash").args(["-c", &line]).arg(bench.program()).output().unwrap()
+        };
+        // Each of them takes one more where it is only entered, so that the first limits from this one on tell.
+        let least = (50..120).find(|limit| run(*limit).status.success()).unwrap();
+        for directory in &directories {
+            mode(directory, 0o711);
+        }
+        for limit in (least..least + 4).chain([80, 100]) {
+            let output = run(limit);
+            assert_eq!(stdout(&output), "ran\n", "{limit}, {least}: {}", stderr(&output));
+        }
+    }
+}
+
 /// Root's search lists the directory, and the set-up has no right to enter it.
 #[test]
 fn a_socket_that_the_set_up_has_no_way_to_is_refused_with_the_cause() {

@@ -5,23 +5,28 @@
 
 use crate::identity::Identity;
 use nexus_model::plan::{EnteredOnly, Plan};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsRawFd as _, OwnedFd};
 use rustix::fs::{Mode, OFlags, ResolveFlags, Stat};
 use rustix::process::{Resource, getrlimit};
 use std::path::Path;
 
 /// Directories that stay open at most.
-const MAX: u64 = 128;
+const MAX: usize = 128;
+/// Descriptors that the set-up may take beside those that are open when the last directory is opened. The smallest sandbox takes 50.
+const RESERVE: u64 = 64;
 
 /// Opens the directories of a plan that its first search listed and that the command may only enter, as far as the launcher has
 /// descriptors to spare. `mounts` are those of the plan's binds.
 pub(super) fn open(plan: &Plan, mounts: &[OwnedFd], identity: &Identity) -> Vec<OwnedFd> {
     let entered = plan.second_search.iter().flat_map(|search| &search.entered);
-    // Each bind takes one, too.
-    let free = |limit: u64| limit.saturating_sub(plan.binds.len() as u64) / 8;
-    let max = getrlimit(Resource::Nofile).current.map_or(MAX, |limit| MAX.min(free(limit)));
+    let limit = getrlimit(Resource::Nofile).current;
     let opened = entered.filter_map(|directory| open_one(plan, mounts, identity, directory));
-    opened.take(usize::try_from(max).unwrap_or_default()).collect()
+    opened.take(MAX).take_while(|directory| leaves_room(directory.as_raw_fd(), limit)).collect()
+}
+
+/// Reports whether the set-up has enough descriptors when this one stays open. The kernel gives the lowest free number.
+fn leaves_room(number: i32, limit: Option<u64>) -> bool {
+    limit.is_none_or(|limit| u64::try_from(number).is_ok_and(|number| number + RESERVE < limit))
 }
 
 fn open_one(plan: &Plan, mounts: &[OwnedFd], identity: &Identity, directory: &EnteredOnly) -> Option<OwnedFd> {
@@ -72,5 +77,11 @@ mod tests {
         assert!(!mapped.is_listed_inside(&stat(0o311)) && !mapped.is_listed_inside(&stat(0o411)));
         assert!(!Shown { outside: 8, ..mapped }.is_listed_inside(&stat(0o711)));
         assert!(!Shown { inside: 7, ..mapped }.is_listed_inside(&stat(0o711)), "nothing is mapped");
+    }
+
+    #[test]
+    fn the_set_up_keeps_descriptors() {
+        assert!(leaves_room(5, None) && leaves_room(5, Some(5 + RESERVE + 1)));
+        assert!(!leaves_room(5, Some(5 + RESERVE)) && !leaves_room(5, Some(50)));
     }
 }
