@@ -82,6 +82,81 @@ fn a_busy_directory_of_the_owner_keeps_no_run_from_starting_where_owners_are_not
     }
 }
 
+/// An access list of a directory of mode 0750 that lets one more user enter it.
+fn let_enter(directory: &Path, user: u32) {
+    const NOBODY: u32 = u32::MAX;
+    let entries: [(u16, u16, u32); 5] =
+        [(1, 7, NOBODY), (2, 1, user), (4, 5, NOBODY), (0x10, 5, NOBODY), (0x20, 0, NOBODY)];
+    let mut list = 2u32.to_le_bytes().to_vec();
+    for (tag, bits, id) in entries {
+        list.extend([tag.to_le_bytes(), bits.to_le_bytes()].concat());
+        list.extend(id.to_le_bytes());
+    }
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(directory, "system.posix_acl_access", &list, flags).unwrap();
+    assert_eq!(fs::metadata(directory).unwrap().permissions().mode() & 0o777, 0o750);
+}
+
+#[test]
+fn a_directory_that_an_access_list_lets_a_command_enter_keeps_no_run_from_starting() {
+    if !needs_root() {
+        return;
+    }
+    for bench in benches().into_iter().filter(|bench| bench.user.is_none()) {
+        let (data, owner) = (bench.home.join("data"), support::user());
+        let bob = data.join("bob");
+        fs::create_dir_all(bob.join("n")).unwrap();
+        let service = UnixListener::bind(bob.join("h")).unwrap();
+        service.set_nonblocking(true).unwrap();
+        mode(&bob.join("h"), 0o777);
+        fs::write(bob.join("file"), "read\n").unwrap();
+        chown(&data, Some(owner), Some(owner)).unwrap();
+        chown(&bob, Some(owner + 1), Some(owner + 1)).unwrap();
+        mode(&bob, 0o750);
+        let_enter(&bob, owner);
+        bench.write("reaches.py", REACHES);
+        fs::write(bench.base.path().join("when.py"), WHEN_OPENED).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let bind = format!("{}:/shown", data.display());
+        let run = |flag: &str| {
+            let script = "cat /shown/bob/file; ls /shown/bob; python3 reaches.py /shown/bob/h /shown/bob/i";
+            bench.run(["run", "-q", "--changes", "discard", flag, &bind, "--shell", script])
+        };
+        for flag in ["--ro", "--rw"] {
+            let output = run(flag);
+            let told = format!("{flag}: {:?} {}{}", output.status, stdout(&output), stderr(&output));
+            assert_eq!(stdout(&output), "read\ntried\n", "{told}");
+            assert!(stderr(&output).contains("Permission denied"), "it is listed: {told}");
+        }
+        // The twin: a name in it changes during the start.
+        for flag in ["--ro", "--rw"] {
+            let ready = bench.base.path().join("ready");
+            let mut mover = std::process::Command::new("python3")
+                .arg(bench.base.path().join("when.py"))
+                .args([
+                    data.as_os_str(),
+                    "bob".as_ref(),
+                    ready.as_os_str(),
+                    "".as_ref(),
+                    "os.rename('bob/h', 'bob/i')".as_ref(),
+                ])
+                .spawn()
+                .unwrap();
+            while !ready.exists() {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            let output = run(flag);
+            assert!(mover.wait().unwrap().success());
+            let told = format!("{flag}: {:?} {}{}", output.status, stdout(&output), stderr(&output));
+            assert!(!told.contains("reached"), "{told}");
+            assert!(stdout(&output) == "read\ntried\n" || told.contains("was moved or replaced"), "{told}");
+            fs::rename(bob.join("i"), bob.join("h")).unwrap();
+            fs::remove_file(&ready).unwrap();
+        }
+        assert!(service.accept().is_err(), "the service was reached");
+    }
+}
+
 #[test]
 fn a_mount_in_a_directory_of_another_user_in_a_closed_one_keeps_no_run_from_starting() {
     if !needs_root() {

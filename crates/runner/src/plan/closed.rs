@@ -7,6 +7,7 @@
 //! ```
 //! An earlier run may have closed a directory so that the search of the next one misses what lies in it.
 
+use crate::plan::access_list;
 use nexus_model::plan::FileId;
 use rustix::fs::Access;
 use std::io;
@@ -45,7 +46,7 @@ const GRAIN: Duration = Duration::from_millis(12);
 pub fn entered_only(directory: &Path, has_waited: &mut bool) -> Option<(FileId, Option<Stamp>)> {
     let about = std::fs::symlink_metadata(directory).ok()?;
     let (listed, entered) = (about.mode() >> 2 & 0o111, about.mode() & 0o111);
-    if entered & !listed == 0 {
+    if entered & !listed == 0 && !access_list::lets_some_only_enter(directory) {
         return None;
     }
     let changed = (about.ctime(), u32::try_from(about.ctime_nsec()).ok()?);
