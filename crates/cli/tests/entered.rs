@@ -10,7 +10,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Output;
-use support::{Bench, benches, needs_root, stderr, stdout};
+use support::{Bench, benches, needs_root, skip, stderr, stdout};
 
 fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -79,6 +79,63 @@ fn a_busy_directory_of_the_owner_keeps_no_run_from_starting_where_owners_are_not
         let told = format!("{:?} {}{}", output.status, stdout(&output), stderr(&output));
         assert_eq!(stdout(&output), "ran\nran\nran\nran\n", "{told}");
         assert!(output.status.success(), "{told}");
+    }
+}
+
+/// ext4 with inodes of 128 bytes, on a loop device that is gone with the mount namespace.
+#[test]
+fn what_is_renamed_in_the_second_of_the_start_is_not_reached_where_stamps_are_seconds() {
+    if !needs_root() {
+        return;
+    }
+    for bench in benches().into_iter().filter(|bench| bench.user.is_none()) {
+        let base = bench.base.path();
+        let image = base.join("image");
+        fs::File::create(&image).unwrap().set_len(8 << 20).unwrap();
+        let made = bench.command("mke2fs").args(["-q", "-t", "ext4", "-I", "128"]).arg(&image).status().unwrap();
+        assert!(made.success(), "mke2fs (e2fsprogs) is needed");
+        fs::create_dir(base.join("shown")).unwrap();
+        let owner = support::user();
+        for (act, back) in [("os.rename('z/h', 'z/i')", "mv z/i z/h"), ("open('z/g', 'w').close()", "rm z/g")] {
+            // Tries in which the second ended before the act say nothing.
+            let script = format!(
+                r#"mount -o loop "$BASE/image" "$BASE/shown" || exit 77
+                cd "$BASE/shown" && mkdir -p z/n && chown {owner} z && chmod 711 z || exit 99
+                exec 3> "$BASE/told"
+                python3 -c "import socket, time; s = socket.socket(socket.AF_UNIX); s.bind('z/h'); s.listen(64); open('bound', 'w'); time.sleep(600)" &
+                service=$!
+                while ! [ -e bound ]; do sleep 0.02; done
+                chmod 777 z/h
+                same=0
+                for i in $(seq 30); do
+                    python3 "$BASE/when.py" "$BASE/shown" z "$BASE/ready" "while time.time() % 1 > 0.1: time.sleep(0.01)
+open('z/f', 'w').close(); os.unlink('z/f')" "{act}" &
+                    while ! [ -e "$BASE/ready" ]; do sleep 0.01; done
+                    (cd "$BASE/ws" && "$NEXUS" run -q --changes discard --ro "$BASE/shown:/shown" -- \
+                        python3 reaches.py /shown/z/i /shown/z/h 2>&1)
+                    wait $! || exit 98
+                    [ "$(cat "$BASE/ready")" = same ] && same=$((same + 1))
+                    rm "$BASE/ready"
+                    {back}
+                    [ $same = 3 ] && break
+                done
+                kill $service
+                rm -r z bound
+                [ $same -gt 0 ] || exit 97"#
+            );
+            let output = as_root_of_mounts(&bench, &script);
+            let told = format!("{act}: {:?} {}{}", output.status, stdout(&output), stderr(&output));
+            if output.status.code() == Some(77) {
+                skip::skipped(&format!("this machine gives no loop device: {told}"));
+                return;
+            }
+            assert_ne!(output.status.code(), Some(97), "no start and act fell into one second: {told}");
+            assert!(output.status.success(), "{told}");
+            for line in stdout(&output).lines() {
+                let is_refused = act.contains("rename") && line.contains("was moved or replaced");
+                assert!(line == "tried" || is_refused, "{told}");
+            }
+        }
     }
 }
 
