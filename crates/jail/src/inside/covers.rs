@@ -1,6 +1,6 @@
 //! Covers what the command must not reach in what is shown to it.
 
-use crate::inside::answers::{is_endpoint, is_gone, moved};
+use crate::inside::answers::{is_denied, is_endpoint, is_gone, moved};
 use crate::inside::birth::{First, Identity, id};
 use crate::inside::closed::{self, ClosedError};
 use crate::inside::mounted::{self, LookedAt};
@@ -60,6 +60,7 @@ pub(super) fn cover_sockets(
             Ok(found) => found,
             // Gone since the launcher looked. The second search finds it where it is at another name.
             Err(error) if is_gone(&error) => continue,
+            Err(error) if is_denied(&error) => return Err(closed_to_the_sandbox(error, path.as_path())),
             Err(error) => return Err(at(error)),
         };
         let stat = rustix::fs::fstat(&place).map_err(|error| at(error.into()))?;
@@ -72,11 +73,12 @@ pub(super) fn cover_sockets(
         if mount_targets::is_dir(&place).map_err(at)? {
             let bind = innermost(request, path.as_path());
             let is_read_only = bind.is_some_and(|bind| bind.access == Access::ReadOnly);
-            let within = closed::each_within(&place, is_read_only, &|inner| cover(root, inner));
-            within.map_err(|error| about_closed(error, path.as_path()))?;
             let cover_one = |inner: &OwnedFd| cover(root, inner);
+            // First the mounts: no path leads to one below a directory of another user once that has its cover.
             let below = mounted::Below { table: &table, directory: path.as_path(), with_pipes: is_read_only };
             mounted::cover_below(root.tree(), &below, looked_at, &cover_one).map_err(at)?;
+            let within = closed::each_within(&place, is_read_only, &cover_one);
+            within.map_err(|error| about_closed(error, path.as_path()))?;
         }
         cover(root, &place).map_err(at)?;
     }
@@ -116,6 +118,12 @@ fn about_closed(error: ClosedError, path: &Path) -> StepError {
         }
     };
     StepError::os(Step::HidePaths, errno, format!("{} {why}", show(path)))
+}
+
+/// The error about what root found in a directory of another user, which its sandbox, whose user is a third one, may not enter.
+fn closed_to_the_sandbox(error: io::Error, path: &Path) -> StepError {
+    let why = "cannot be covered, because a directory above it is closed to the sandbox: show the directories beside that one";
+    StepError::os(Step::HidePaths, error, format!("{} {why}", show(path)))
 }
 
 /// Returns the innermost bind over a path.

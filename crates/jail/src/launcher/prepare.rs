@@ -76,7 +76,8 @@ pub fn prepare(
         };
         binds.push(mount.at(Step::IdMappedMounts, &show(path))?);
     }
-    let lists = if request.setup.identity.by_root { lists::open(request.plan) } else { Vec::new() };
+    let identity = &request.setup.identity;
+    let lists = if identity.by_root { lists::open(request.plan, &binds, identity) } else { Vec::new() };
     Ok(Prepared { workspace: Some(mount), numbers, binds: Some(binds), upper, deferred, lists })
 }
 

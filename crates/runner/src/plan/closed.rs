@@ -7,6 +7,7 @@
 //! ```
 //! An earlier run may have closed a directory so that the search of the next one misses what lies in it.
 
+use crate::plan::access_list;
 use nexus_model::plan::FileId;
 use rustix::fs::Access;
 use std::io;
@@ -39,27 +40,31 @@ pub type Stamp = (i64, u32);
 
 /// A change within this time of another one may have the same time stamp.
 const GRAIN: Duration = Duration::from_millis(12);
+/// The same on a file system that keeps no part of a second, as ext4 with inodes of 128 bytes, or only each other one, as FAT.
+const GRAIN_OF_SECONDS: Duration = Duration::from_millis(2012);
 
 /// Returns what tells a directory later from one in which a name has changed, if some user may use names in it and not list them.
 /// It is looked at before it is listed. One that has just changed is waited for once, and has no stamp if it changes on.
 pub fn entered_only(directory: &Path, has_waited: &mut bool) -> Option<(FileId, Option<Stamp>)> {
     let about = std::fs::symlink_metadata(directory).ok()?;
     let (listed, entered) = (about.mode() >> 2 & 0o111, about.mode() & 0o111);
-    if entered & !listed == 0 {
+    if entered & !listed == 0 && !access_list::lets_some_only_enter(directory) {
         return None;
     }
     let changed = (about.ctime(), u32::try_from(about.ctime_nsec()).ok()?);
-    if is_recent(changed) && !std::mem::replace(has_waited, true) {
+    // Seconds would be too long to wait.
+    if changed.1 != 0 && is_recent(changed, now()) && !std::mem::replace(has_waited, true) {
         std::thread::sleep(GRAIN + GRAIN);
     }
-    let stamp = (!is_recent(changed)).then_some(changed);
+    let stamp = (!is_recent(changed, now())).then_some(changed);
     Some((FileId { device: about.dev(), inode: about.ino() }, stamp))
 }
 
-fn is_recent(changed: Stamp) -> bool {
-    let now = now();
+/// Reports whether the next change may have the same time stamp as this one.
+fn is_recent(changed: Stamp, now: Stamp) -> bool {
     let age = i128::from(now.0 - changed.0) * 1_000_000_000 + i128::from(now.1) - i128::from(changed.1);
-    age <= GRAIN.as_nanos() as i128
+    let grain = if changed.1 == 0 { GRAIN_OF_SECONDS } else { GRAIN };
+    age <= grain.as_nanos() as i128
 }
 
 /// Returns the time of the clock by which the kernel stamps files.
@@ -92,6 +97,20 @@ mod tests {
         assert_eq!(changing, Some((before.0, None)), "another change may have the same time");
         assert_ne!(entered_only(top.path(), &mut false).unwrap(), before);
         mode(0o700);
+    }
+
+    #[test]
+    fn a_stamp_without_a_part_of_a_second_is_recent_for_two_seconds() {
+        for (changed, now, recent) in [
+            ((10, 5_000_000), (10, 17_000_000), true),
+            ((10, 5_000_000), (10, 17_000_001), false),
+            ((10, 0), (10, 900_000_000), true),
+            ((10, 0), (12, 12_000_000), true),
+            ((10, 0), (12, 12_000_001), false),
+            ((10, 5), (9, 0), true),
+        ] {
+            assert_eq!(is_recent(changed, now), recent, "{changed:?} {now:?}");
+        }
     }
 
     #[test]

@@ -16,11 +16,13 @@
 //! Other paths of the host:
 //! * `binds`, `shown`, `homes`: the paths that are shown inside
 //! * `guarded`, `configuration`: the paths that no bind shows
-//! * `sockets`, `pins`, `closed`: what is covered in binds, and the directories that no search can look through
+//! * `sockets`, `pins`, `closed`: what is covered in binds, and the directories that no search can look through, also by their
+//!   `access_list`
 //! * `devices`: the character devices that a command may be given
 //!
 //! The environment: `environment`, `credential`
 
+mod access_list;
 pub mod binds;
 mod closed;
 pub(crate) mod configuration;

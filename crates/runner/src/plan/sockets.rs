@@ -188,16 +188,13 @@ pub fn find(binds: &[Shown], allow: &[Sourced<PathBuf>], guarded: &Guarded) -> R
             return Err(SocketError::TooMuch { from: from(), path: path() });
         };
         within.add_mounted(source, shown.bind.access, table.below(source).into_iter().map(|mount| mount.at.as_path()));
-        // The command of an ordinary user has the rights of this search.
-        if rustix::process::geteuid().is_root() {
-            let entered = within.entered.iter();
-            second.entered.extend(entered.map(|(relative, id, changed)| EnteredOnly {
-                path: target.join(relative).into(),
-                id: *id,
-                changed: *changed,
-            }));
-            second.below_entered.extend(within.below_entered.iter().map(|relative| target.join(relative).into()));
-        }
+        let entered = within.entered.iter();
+        second.entered.extend(entered.map(|(relative, id, changed)| EnteredOnly {
+            path: target.join(relative).into(),
+            id: *id,
+            changed: *changed,
+        }));
+        second.below_entered.extend(within.below_entered.iter().map(|relative| target.join(relative).into()));
         if let Some(closed) = within.closed.iter().find(|closed| closed.as_os_str().is_empty()) {
             return Err(SocketError::Closed { from: from(), path: source.join(closed) });
         }
@@ -361,11 +358,13 @@ fn below(top: &Path, access: Access, budget: &mut usize) -> Option<Within> {
     let mut waiting = VecDeque::from([PathBuf::new()]);
     let is_written = access != Access::ReadOnly;
     let mut has_waited = false;
+    // The command of an ordinary user has the rights of this search.
+    let is_root = rustix::process::geteuid().is_root();
     while let Some(directory) = waiting.pop_front() {
         let path = top.join(&directory);
         // By the command through a writable bind, or by another run of the caller.
         let can_be_opened = is_written || closed::is_own(&path);
-        let entered = closed::entered_only(&path, &mut has_waited);
+        let entered = if is_root { closed::entered_only(&path, &mut has_waited) } else { None };
         let entries = match std::fs::read_dir(&path) {
             Ok(_) if can_be_opened && !closed::is_open(&path) => {
                 found.closed.push(directory);
