@@ -121,6 +121,24 @@ fn an_undo_that_is_cut_off_after_a_fifo_went_goes_on_without_it() {
 }
 
 #[test]
+fn the_mode_of_a_file_that_its_owner_cannot_read_comes_back() {
+    let scene = Scene::new();
+    scene.put("f", "old\n");
+    let path = scene.tree().join("f");
+    let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
+    fs::set_permissions(&path, Permissions::from_mode(0o200)).unwrap();
+    let run = scene.take();
+    assert_eq!(mode(), 0o200, "a state changes nothing");
+    fs::remove_file(&path).unwrap();
+    scene.put("f", "by the run\n");
+    scene.end(run);
+    scene.undo(run, &UndoRequest::default()).unwrap();
+    assert_eq!(mode(), 0o200);
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(scene.text("f"), "old\n");
+}
+
+#[test]
 fn what_a_person_edited_after_the_run_stays() {
     let scene = Scene::new();
     for name in ["both", "mine", "run", "d/run"] {

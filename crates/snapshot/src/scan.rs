@@ -293,7 +293,7 @@ impl<'a, 'b> Scan<'a, 'b> {
         {
             return Err(SnapshotError::TooMuch { files: most.files, bytes: most.bytes });
         }
-        let _widened = Widened::new(dir, name, at, meta, 0o400)?;
+        let mut widened = Widened::new(dir, name, at, meta, 0o400)?;
         let file = File::from(open_file(dir, name, OFlags::RDONLY).doing("open", at)?);
         for _ in 0..TRIES {
             let before = stat(file.as_fd(), b"").doing("look at", at)?;
@@ -304,6 +304,18 @@ impl<'a, 'b> Scan<'a, 'b> {
             let after = stat(file.as_fd(), b"").doing("look at", at)?;
             let state = |meta: &Meta| (meta.size, pair(meta.mtime), pair(meta.ctime));
             if state(&before) == state(&after) && content.size() == after.size {
+                let after = match widened.take() {
+                    None => after,
+                    // With the mode that it has again.
+                    Some(widened) => {
+                        drop(widened);
+                        let again = stat(file.as_fd(), b"").doing("look at", at)?;
+                        if (again.size, again.mtime) != (after.size, after.mtime) {
+                            break;
+                        }
+                        again
+                    }
+                };
                 self.done.cache.note(at, &after, (content, extended.clone()), self.now);
                 return Ok((content, extended, after));
             }
