@@ -121,6 +121,23 @@ fn an_undo_that_is_cut_off_after_a_fifo_went_goes_on_without_it() {
 }
 
 #[test]
+fn entries_with_several_names_go_with_their_directory() {
+    let scene = Scene::new();
+    let wanted = whole(&scene.tree());
+    let run = scene.take();
+    scene.put("a/file", "by the run\n");
+    symlink("file", scene.tree().join("a/link")).unwrap();
+    let mode = rustix::fs::Mode::from_raw_mode(0o644);
+    rustix::fs::mkfifoat(rustix::fs::CWD, scene.tree().join("a/fifo"), mode).unwrap();
+    for name in ["file", "link", "fifo"] {
+        fs::hard_link(scene.tree().join("a").join(name), scene.tree().join(format!("a/again-{name}"))).unwrap();
+    }
+    let done = scene.undo(run, &UndoRequest::default()).unwrap();
+    assert_eq!((done.applied.left, done.applied.aside), (vec![], vec![]));
+    assert_eq!(whole(&scene.tree()), wanted);
+}
+
+#[test]
 fn the_mode_of_a_file_that_its_owner_cannot_read_comes_back() {
     let scene = Scene::new();
     scene.put("f", "old\n");

@@ -28,7 +28,9 @@ impl Seen {
     /// Notes an entry that had these attributes when its content was read.
     pub(crate) fn note(&mut self, meta: &Meta, extended: Extended) {
         let Meta { kind, size, mtime, ctime, mode, uid, gid, .. } = *meta;
-        self.all.insert(meta.id, One { kind, size, mtime, ctime, mode, owner: (uid, gid), extended, names: 1 });
+        // A link, a FIFO, a socket or a device with several names is read by each of them.
+        let names = 1 + self.all.get(&meta.id).map_or(0, |one| one.names);
+        self.all.insert(meta.id, One { kind, size, mtime, ctime, mode, owner: (uid, gid), extended, names });
     }
 
     /// Notes one more name of a file whose content was read by another name.
@@ -150,6 +152,17 @@ mod tests {
         assert!(seen.may_go(&changed));
         seen.removed(&changed, &Meta { links: 1, ..changed.clone() });
         assert!(!seen.may_go(&Meta { links: 1, ..changed }));
+    }
+
+    #[test]
+    fn each_name_of_a_link_is_noted() {
+        let link = |links: u32, at: i64| Meta { kind: EntryType::Symlink, ..meta(1, links, at) };
+        let mut seen = Seen::default();
+        // A link is read by each of its names.
+        seen.note(&link(2, 7), Vec::new());
+        seen.note(&link(2, 7), Vec::new());
+        seen.removed(&link(2, 7), &Meta { ctime: FsTime { sec: 8, nsec: 0 }, ..link(1, 7) });
+        assert!(seen.may_go(&Meta { ctime: FsTime { sec: 8, nsec: 0 }, ..link(1, 7) }));
     }
 
     #[test]
