@@ -219,6 +219,31 @@ fn a_live_run_whose_nexus_is_killed_is_undone() {
 }
 
 #[test]
+fn what_a_program_writes_to_an_open_file_outlives_an_undo() {
+    use std::io::Write as _;
+    for bench in benches() {
+        bench.write("f", "old\n");
+        bench.write("other", "old\n");
+        let script = "echo x > f; echo x > other; mkdir made; echo x > made/log";
+        assert!(bench.run(["run", "--live", "--shell", script]).status.success());
+        let open = |name: &str| fs::OpenOptions::new().append(true).open(bench.workspace.join(name)).unwrap();
+        let mut files = ["f", "made/log"].map(open);
+        let undone = bench.run(["changes", "undo"]);
+        let text = stdout(&undone);
+        assert_eq!(undone.status.code(), Some(1), "{text}{}", stderr(&undone));
+        for (file, path) in files.iter_mut().zip(["f", "made"]) {
+            file.write_all(b"late\n").unwrap();
+            let told = text.lines().find(|line| line.starts_with(&format!("{path} was written"))).unwrap_or_default();
+            let beside = told.rsplit(' ').next().unwrap();
+            let beside = bench.workspace.join(if path == "f" { beside.to_owned() } else { format!("{beside}/log") });
+            assert_eq!(fs::read_to_string(beside).unwrap_or_default(), "x\nlate\n", "{text}");
+        }
+        assert_eq!(fs::read_to_string(bench.workspace.join("other")).unwrap(), "old\n");
+        assert!(!bench.workspace.join("made").exists(), "{text}");
+    }
+}
+
+#[test]
 fn live_is_refused_beside_what_it_cannot_hold() {
     for bench in benches() {
         bench.write("f", "old\n");

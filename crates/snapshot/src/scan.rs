@@ -15,6 +15,7 @@ use crate::cache::{Cache, pair};
 use crate::error::SnapshotError;
 use crate::object::{Attributes, Content, Directory, Entry, MAX_OBJECT, Node, ObjectId, bytes_of};
 use crate::pieces;
+use crate::put_back::seen::Seen;
 use crate::writer::{Kind, Writer};
 use nexus_beneath::meta::{EntryType, FsTime, Meta, stat, stat_if_there};
 use nexus_beneath::{Doing as _, IoFailure, check_depth, chmod, is_gone, join, names, open_dir, open_file, pin};
@@ -78,6 +79,8 @@ struct Scan<'a, 'b> {
     mount: u32,
     several_names: HashMap<u64, Vec<u8>>,
     tell: &'a mut dyn FnMut(u64, u64),
+    /// The entries that were read, where the caller asks for them.
+    seen: Option<Seen>,
     done: Scanned,
 }
 
@@ -118,6 +121,8 @@ pub(crate) struct Inspected {
     pub entry: Option<Entry>,
     /// Another file system is mounted on it or below it.
     pub has_mount: bool,
+    /// It and everything in it, as it was when it was read.
+    pub seen: Seen,
 }
 
 /// Reads one entry of `dir`, whose path in its tree was `at`.
@@ -131,8 +136,10 @@ pub(crate) fn inspect(
     let cache = Cache::default();
     let mut quiet = |_: u64, _: u64| {};
     let mut scan = Scan::new(&meta, writer, &cache, FsTime::MIN, &mut quiet);
+    scan.seen = Some(Seen::default());
     let entry = scan.found(dir, name, at)?;
-    Ok(Inspected { entry, has_mount: scan.done.left_out.iter().any(|one| one.why == MOUNTED) })
+    let has_mount = scan.done.left_out.iter().any(|one| one.why == MOUNTED);
+    Ok(Inspected { entry, has_mount, seen: scan.seen.unwrap_or_default() })
 }
 
 impl<'a, 'b> Scan<'a, 'b> {
@@ -161,6 +168,7 @@ impl<'a, 'b> Scan<'a, 'b> {
             mount: root.mount,
             several_names: HashMap::new(),
             tell,
+            seen: None,
             done,
         }
     }
@@ -216,11 +224,16 @@ impl<'a, 'b> Scan<'a, 'b> {
         }
         let (node, extended, meta) = match meta.kind {
             EntryType::Directory => {
-                let _widened = Widened::new(dir, &name, at, meta, 0o500)?;
+                let widened = Widened::new(dir, &name, at, meta, 0o500)?;
                 let inner = open_dir(dir, &name, OFlags::RDONLY).doing("open", at)?;
                 let content = self.directory(inner.as_fd(), at)?;
                 let extended = attributes::read(inner.as_fd(), b"").doing("read the attributes of", at)?;
-                (Node::Directory(content), extended, meta.clone())
+                let mut meta = meta.clone();
+                if widened.is_some() {
+                    drop(widened);
+                    meta.ctime = stat(inner.as_fd(), b"").doing("look at", at)?.ctime;
+                }
+                (Node::Directory(content), extended, meta)
             }
             EntryType::Symlink => {
                 let target = rustix::fs::readlinkat(dir, name.as_slice(), Vec::new()).doing("read the link", at)?;
@@ -241,10 +254,19 @@ impl<'a, 'b> Scan<'a, 'b> {
                 }
             }
             EntryType::Fifo | EntryType::Socket | EntryType::Device => {
+                if let Some(seen) = &mut self.seen {
+                    seen.note(meta, Vec::new());
+                }
                 self.leave_out(at, "it is neither a file, a directory nor a link");
                 return Ok(None);
             }
         };
+        if let Some(seen) = &mut self.seen {
+            match node {
+                Node::Same(_) => seen.note_name(&meta),
+                _ => seen.note(&meta, extended.clone()),
+            }
+        }
         Ok(Some(Entry { name, attributes: kept(&meta, extended), node }))
     }
 
@@ -271,7 +293,7 @@ impl<'a, 'b> Scan<'a, 'b> {
         {
             return Err(SnapshotError::TooMuch { files: most.files, bytes: most.bytes });
         }
-        let _widened = Widened::new(dir, name, at, meta, 0o400)?;
+        let mut widened = Widened::new(dir, name, at, meta, 0o400)?;
         let file = File::from(open_file(dir, name, OFlags::RDONLY).doing("open", at)?);
         for _ in 0..TRIES {
             let before = stat(file.as_fd(), b"").doing("look at", at)?;
@@ -282,6 +304,18 @@ impl<'a, 'b> Scan<'a, 'b> {
             let after = stat(file.as_fd(), b"").doing("look at", at)?;
             let state = |meta: &Meta| (meta.size, pair(meta.mtime), pair(meta.ctime));
             if state(&before) == state(&after) && content.size() == after.size {
+                let after = match widened.take() {
+                    None => after,
+                    // With the mode that it has again.
+                    Some(widened) => {
+                        drop(widened);
+                        let again = stat(file.as_fd(), b"").doing("look at", at)?;
+                        if (again.size, again.mtime) != (after.size, after.mtime) {
+                            break;
+                        }
+                        again
+                    }
+                };
                 self.done.cache.note(at, &after, (content, extended.clone()), self.now);
                 return Ok((content, extended, after));
             }
@@ -322,14 +356,20 @@ fn kept(meta: &Meta, extended: attributes::Extended) -> Attributes {
 }
 
 /// An entry whose mode denied its owner the reading, and was widened for the scan.
-struct Widened {
+pub(crate) struct Widened {
     entry: OwnedFd,
     mode: u32,
 }
 
 impl Widened {
     /// Widens the mode of an entry so that its owner can read it. Root needs that nowhere.
-    fn new(dir: BorrowedFd<'_>, name: &[u8], at: &[u8], meta: &Meta, rights: u32) -> Result<Option<Self>, IoFailure> {
+    pub(crate) fn new(
+        dir: BorrowedFd<'_>,
+        name: &[u8],
+        at: &[u8],
+        meta: &Meta,
+        rights: u32,
+    ) -> Result<Option<Self>, IoFailure> {
         if rustix::process::geteuid().is_root() || meta.mode & rights == rights {
             return Ok(None);
         }

@@ -21,6 +21,10 @@ pub fn undo(opened: Opened, args: &UndoArgs) -> Result<(String, bool), Failure> 
         let message = format!("the live run {} has not ended", of.run);
         return Err(Failure::refused("running", message, "Wait for it, or stop it with nexus stop."));
     }
+    let checkpoints = match directory.leases() {
+        Some(call) => checkpoints.with_leases(call),
+        None => checkpoints,
+    };
     let _alone = commit_lock::lock(&places, id).map_err(|error| unknown(&error.to_string()))?;
     let ask = UndoRequest { only, to: args.to.clone(), overwrites: args.overwrite };
     let done = checkpoints.undo(of.run, directory.fd(), &ask, &mut || Ok(())).map_err(|error| failed(&error))?;
@@ -77,11 +81,12 @@ fn text(done: &Undone) -> String {
     }
     for aside in &done.applied.aside {
         let (path, beside) = (path(&aside.path), path(&aside.beside));
-        lines.push(format!(
-            "{} was written during the undo, and that version is now {}",
-            path.as_path().display(),
-            beside.as_path().display()
-        ));
+        let (path, beside) = (path.as_path().display(), beside.as_path().display());
+        lines.push(if aside.path == aside.beside {
+            format!("{path} was written during the undo, and stays")
+        } else {
+            format!("{path} was written during the undo, or is open for writing: that version is now {beside}")
+        });
     }
     for lost in &done.lost {
         lines.push(format!(

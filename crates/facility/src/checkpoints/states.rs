@@ -4,6 +4,7 @@ use super::error::CheckpointError;
 use super::files::Files;
 use super::record::{LiveRun, State, Unfinished, VERSION};
 use crate::beneath;
+use nexus_layer::LeaseCall;
 use nexus_model::{ByteText, RunId};
 use nexus_snapshot::object::{Content, Entry, Node};
 use nexus_snapshot::{
@@ -133,6 +134,7 @@ fn read(store: &mut Store, content: &Content) -> Result<Vec<u8>, SnapshotError> 
 pub struct Checkpoints {
     path: PathBuf,
     pub(super) files: Files,
+    pub(super) leases: Option<LeaseCall>,
 }
 
 impl Checkpoints {
@@ -140,13 +142,19 @@ impl Checkpoints {
     pub fn make(state: &Path) -> Result<Self, CheckpointError> {
         let path = state.join(DIRECTORY);
         let files = Files::open(&path, true)?.ok_or(std::io::ErrorKind::NotFound).map_err(std::io::Error::from)?;
-        Ok(Self { path, files })
+        Ok(Self { path, files, leases: None })
     }
 
     /// Opens the checkpoints of a state directory; `None` where there are none.
     pub fn open(state: &Path) -> Result<Option<Self>, CheckpointError> {
         let path = state.join(DIRECTORY);
-        Ok(Files::open(&path, false)?.map(|files| Self { path, files }))
+        Ok(Files::open(&path, false)?.map(|files| Self { path, files, leases: None }))
+    }
+
+    /// Finds out with this call which displaced files a process has open for writing. Without it no file counts as open.
+    #[must_use]
+    pub fn with_leases(self, call: LeaseCall) -> Self {
+        Self { leases: Some(call), ..self }
     }
 
     /// Returns the records of all live runs, the last one first, and those that cannot be used.

@@ -9,7 +9,7 @@ use super::error::CheckpointError;
 use super::record::{LiveRun, State, Unfinished, VERSION};
 use super::states::{Checkpoints, top_of};
 use nexus_model::{ByteText, RunId};
-use nexus_snapshot::put_back::{Applied, Choice, Decision, Place, Trees3, apply, decide, remove_staging};
+use nexus_snapshot::put_back::{Applied, Aside, Choice, Decision, Place, Trees3, apply, decide, remove_staging};
 use nexus_snapshot::{Hold, ObjectId, SnapshotError, Store};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, StatxFlags, statx};
@@ -101,7 +101,7 @@ impl Checkpoints {
         self.files.put_unfinished(&record.directory, &unfinished)?;
         pause()?;
         let theirs = decision.theirs;
-        let applied = carried_out(&mut store, root, (&unfinished, trees), decision, pause)?;
+        let applied = self.carried_out(&mut store, root, (&unfinished, trees), decision, pause)?;
         self.files.remove_unfinished(&record.directory)?;
         Ok(Undone { went_on: None, kept: Some(now), applied, theirs, lost })
     }
@@ -121,31 +121,44 @@ impl Checkpoints {
         keep(&mut record, &now);
         self.files.put_run(&record)?;
         pause()?;
-        remove_staging(root, &unfinished.staging())?;
+        let present = top_of(&now, unfinished.run)?;
+        let aside: Option<Aside> =
+            self.placed(root, unfinished, |place| remove_staging(place, store, &present, &mut *pause))?;
         pause()?;
         // Without it again: names of files in it were further names of files elsewhere.
         let without = self.scanned(store, directory, root, None, &mut |_, _| {})?;
         let trees = trees_of(unfinished, &without)?;
         let decision = decided(store, trees, unfinished)?;
         let theirs = decision.theirs;
-        let applied = carried_out(store, root, (unfinished, trees), decision, pause)?;
+        let mut applied = self.carried_out(store, root, (unfinished, trees), decision, pause)?;
+        applied.aside.splice(0..0, aside);
         self.files.remove_unfinished(directory)?;
         let went_on = Some(unfinished.run);
         Ok(Undone { went_on, kept: Some(now), applied, theirs, lost: Vec::new() })
     }
-}
 
-fn carried_out(
-    store: &mut Store,
-    root: BorrowedFd<'_>,
-    (unfinished, trees): (&Unfinished, Trees3),
-    decision: Decision,
-    pause: Pause<'_>,
-) -> Result<Applied, CheckpointError> {
-    let id = unfinished.id.to_string();
-    let ending = format!(".kept-{}", id.get(id.len().saturating_sub(12)..).unwrap_or(&id));
-    let place = Place { root, staging: &unfinished.staging(), ending: &ending };
-    Ok(apply(place, store, trees, decision, pause)?)
+    fn carried_out(
+        &self,
+        store: &mut Store,
+        root: BorrowedFd<'_>,
+        (unfinished, trees): (&Unfinished, Trees3),
+        decision: Decision,
+        pause: Pause<'_>,
+    ) -> Result<Applied, CheckpointError> {
+        Ok(self.placed(root, unfinished, |place| apply(place, store, trees, decision, pause))?)
+    }
+
+    /// Calls a function with the names that an undo makes in the directory.
+    fn placed<T>(
+        &self,
+        root: BorrowedFd<'_>,
+        unfinished: &Unfinished,
+        with: impl FnOnce(Place<'_>) -> Result<T, SnapshotError>,
+    ) -> Result<T, SnapshotError> {
+        let id = unfinished.id.to_string();
+        let ending = format!(".kept-{}", id.get(id.len().saturating_sub(12)..).unwrap_or(&id));
+        with(Place { root, staging: &unfinished.staging(), ending: &ending, leases: self.leases })
+    }
 }
 
 fn decided(store: &mut Store, trees: Trees3, unfinished: &Unfinished) -> Result<Decision, SnapshotError> {

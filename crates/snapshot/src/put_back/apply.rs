@@ -1,17 +1,20 @@
 //! Carries the steps out.
 
+use super::attributed::{has, is_as, open_up, set};
 use super::decide::{Decision, Left, Step, Trees3};
-use super::displaced::is_kept;
-use super::trees::file_of;
+use super::displaced::kept;
+use super::seen::Seen;
+use super::trees::{file_of, lookup};
 use crate::attributes;
-use crate::build::{build_part, stamps};
+use crate::build::build_part;
 use crate::error::SnapshotError;
-use crate::object::{Attributes, Entry, Node};
+use crate::object::{Attributes, Entry};
 use crate::store::Store;
 use nexus_beneath::meta::{EntryType, Meta, stat, stat_if_there};
-use nexus_beneath::{Doing as _, Workspace, chmod, is_gone, is_no_way, join, names, open_dir, pin, proc_path, split};
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Uid, mkdirat, renameat_with};
+use nexus_beneath::{Doing as _, LeaseCall, Workspace, is_gone, is_no_way, join, open_dir, pin, split};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, mkdirat, renameat_with};
 use rustix::io::Errno;
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -20,12 +23,12 @@ const TRIES: usize = 100;
 /// Longest name of a file, in bytes.
 const MAX_NAME: usize = 255;
 
-/// An entry that came to be at a path after the present tree was kept, and that was put beside.
+/// An entry that came to be at a path, or in what was displaced from it, after the present tree was kept, and that was put beside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Aside {
     /// Path that went back.
     pub path: Vec<u8>,
-    /// The path of what was there.
+    /// The path of what was there. Where it stays in the staging directory, which then stays too, a path in that.
     pub beside: Vec<u8>,
 }
 
@@ -51,17 +54,23 @@ pub struct Place<'a> {
     pub staging: &'a str,
     /// Ends the name of an entry that is put beside.
     pub ending: &'a str,
+    /// Finds out which displaced files a process has open for writing. Without it no file counts as open.
+    pub leases: Option<LeaseCall>,
 }
 
-struct Work<'a> {
-    place: Place<'a>,
+pub(super) struct Work<'a> {
+    pub(super) place: Place<'a>,
     root: Workspace,
-    staging: OwnedFd,
-    store: &'a mut Store,
-    trees: Trees3,
-    applied: Applied,
+    pub(super) staging: OwnedFd,
+    pub(super) store: &'a mut Store,
+    pub(super) trees: Trees3,
+    pub(super) applied: Applied,
+    /// Entries that were displaced and that the present tree has: they may be removed.
+    pub(super) seen: Seen,
+    /// Steps whose entry in the staging directory was displaced; that of another one was built.
+    pub(super) is_displaced: HashSet<usize>,
     /// Called between any two changes; an error stops at once, as a kill would.
-    pause: &'a mut dyn FnMut() -> Result<(), SnapshotError>,
+    pub(super) pause: &'a mut dyn FnMut() -> Result<(), SnapshotError>,
 }
 
 /// Carries a decision out. `pause` is called between any two changes, and an error of it stops everything at once.
@@ -78,7 +87,8 @@ pub fn apply(
     let staging = open().doing("open", place.staging.as_bytes())?;
     let root = open_dir(place.root, b"", OFlags::RDONLY).doing("open", b"")?;
     let applied = Applied { left, ..Applied::default() };
-    let mut work = Work { place, root: Workspace::from_fd(root), staging, store, trees, applied, pause };
+    let (root, seen, is_displaced) = (Workspace::from_fd(root), Seen::default(), HashSet::new());
+    let mut work = Work { place, root, staging, store, trees, applied, seen, is_displaced, pause };
     for (number, step) in steps.iter().enumerate() {
         if let Step::Put { path, wanted: Some(wanted), .. } = step {
             work.build(number, path, wanted)?;
@@ -96,43 +106,12 @@ pub fn apply(
         (work.pause)()?;
     }
     rustix::fs::syncfs(place.root).doing("write", b"")?;
-    if !work.applied.keeps_staging {
-        remove_staging(place.root, place.staging)?;
-    }
+    work.clear_staging(&steps)?;
     if let Some(attributes) = directories.get(b"".as_slice()) {
         work.directory(b"", attributes)?;
     }
     rustix::fs::fsync(place.root).doing("write", b"")?;
     Ok(work.applied)
-}
-
-/// Removes a staging directory with everything in it, where there is one. Enters no other file system.
-pub fn remove_staging(root: BorrowedFd<'_>, staging: &str) -> Result<(), SnapshotError> {
-    let Some(meta) = stat_if_there(root, staging.as_bytes()).doing("look at", staging.as_bytes())? else {
-        return Ok(());
-    };
-    Ok(remove(root, staging.as_bytes(), &meta, staging.as_bytes())?)
-}
-
-fn remove(dir: BorrowedFd<'_>, name: &[u8], meta: &Meta, at: &[u8]) -> Result<(), nexus_beneath::IoFailure> {
-    if meta.kind == EntryType::Directory {
-        if !rustix::process::geteuid().is_root() && meta.mode & 0o700 != 0o700 {
-            let pinned = pin(dir, name).doing("open", at)?;
-            chmod(pinned.as_fd(), meta.mode | 0o700).doing("open", at)?;
-        }
-        let inner = open_dir(dir, name, OFlags::RDONLY).doing("open", at)?;
-        for name in names(inner.as_fd()).doing("list", at)? {
-            let at = join(at, &name);
-            if let Some(meta) = stat_if_there(inner.as_fd(), &name).doing("look at", &at)? {
-                remove(inner.as_fd(), &name, &meta, &at)?;
-            }
-        }
-    }
-    let flags = if meta.kind == EntryType::Directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-    match rustix::fs::unlinkat(dir, name, flags) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        other => other.doing("remove", at),
-    }
 }
 
 fn staged(number: usize) -> String {
@@ -182,6 +161,10 @@ impl Work<'_> {
             }
             Step::Attributes { wanted, present, .. } => self.attributes(number, (dir, name, path), wanted, present),
             Step::RemoveDirectory { .. } => {
+                if self.is_marked(dir, name, path)? {
+                    self.leave(path, "its mode, owner or attributes were changed meanwhile");
+                    return Ok(());
+                }
                 match rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR) {
                     Ok(()) => self.applied.done += 1,
                     Err(Errno::NOENT) => {}
@@ -242,9 +225,11 @@ impl Work<'_> {
             }
         }
         self.applied.done += 1;
+        self.is_displaced.insert(number);
         (self.pause)()?;
         let staging = (self.staging.as_fd(), own.as_bytes());
-        if is_kept(self.store, &self.trees.present, path, present, staging)? {
+        if let Some(seen) = kept(self.store, &self.trees.present, path, present, staging)? {
+            self.seen.add(seen);
             return Ok(());
         }
         // The kept tree does not have what was there a moment ago.
@@ -259,25 +244,31 @@ impl Work<'_> {
 
     /// Gives what was displaced a name of its own beside.
     fn put_beside(&mut self, own: &str, (dir, name, path): (BorrowedFd<'_>, &[u8], &[u8])) {
-        for attempt in 1..=TRIES {
-            let ending =
-                if attempt == 1 { self.place.ending.to_owned() } else { format!("{}-{attempt}", self.place.ending) };
-            let most = MAX_NAME - ending.len();
-            let mut beside = name.get(..most).unwrap_or(name).to_vec();
-            beside.extend_from_slice(ending.as_bytes());
-            match renameat_with(&self.staging, own, dir, beside.as_slice(), RenameFlags::NOREPLACE) {
-                Ok(()) => {
-                    let beside = join(split(path).0, &beside);
-                    self.applied.aside.push(Aside { path: path.to_vec(), beside });
-                    return;
-                }
-                Err(Errno::EXIST) => {}
-                Err(_) => break,
+        match beside((self.staging.as_fd(), own.as_bytes()), (dir, name), self.place.ending) {
+            Ok(Some(beside)) => {
+                let beside = join(split(path).0, &beside);
+                self.applied.aside.push(Aside { path: path.to_vec(), beside });
             }
+            // Another process took it away.
+            Ok(None) => {}
+            Err(_) => self.stays(path, join(self.place.staging.as_bytes(), own.as_bytes())),
         }
+    }
+
+    /// As [`Self::put_beside`], after the steps.
+    pub(super) fn put_displaced_beside(&mut self, own: &[u8], path: &[u8]) {
+        let own = String::from_utf8_lossy(own).into_owned();
+        let (parent, name) = split(path);
+        match self.root.dir_by_force(parent) {
+            Ok(dir) => self.put_beside(&own, (dir.as_fd(), name, path)),
+            Err(_) => self.stays(path, join(self.place.staging.as_bytes(), own.as_bytes())),
+        }
+    }
+
+    /// Notes an entry that stays in the staging directory.
+    pub(super) fn stays(&mut self, path: &[u8], at: Vec<u8>) {
         self.applied.keeps_staging = true;
-        let beside = join(self.place.staging.as_bytes(), own.as_bytes());
-        self.applied.aside.push(Aside { path: path.to_vec(), beside });
+        self.applied.aside.push(Aside { path: path.to_vec(), beside: at });
     }
 
     /// Makes a further name of a file, or a copy where the file is not as wanted.
@@ -302,16 +293,20 @@ impl Work<'_> {
             rustix::fs::linkat(of, of_name, &self.staging, own.as_str(), AtFlags::empty())?;
             Ok(false)
         };
-        let is_linked = match linked() {
+        let made = linked();
+        let is_linked = match &made {
             Ok(true) => return Ok(()),
             Ok(false) => {
                 let staging = (self.staging.as_fd(), own.as_bytes());
-                is_kept(self.store, &self.trees.wanted, path, wanted, staging)?
+                kept(self.store, &self.trees.wanted, path, wanted, staging)?.is_some()
             }
             Err(_) => false,
         };
         if !is_linked {
-            rustix::fs::unlinkat(&self.staging, own.as_str(), AtFlags::empty()).ok();
+            // A name of a file that has another one. Anything else that has this name is of another process.
+            if made.is_ok() {
+                rustix::fs::unlinkat(&self.staging, own.as_str(), AtFlags::empty()).doing("remove", path)?;
+            }
             self.build(number, path, wanted)?;
             rustix::fs::syncfs(&self.staging).doing("write", path)?;
         }
@@ -332,11 +327,14 @@ impl Work<'_> {
             return Ok(());
         };
         let meta = stat(pinned.as_fd(), b"").doing("look at", path)?;
-        if !is_as(&meta, present) {
+        let is_link = meta.kind == EntryType::Symlink;
+        let extended = if is_link { Ok(Vec::new()) } else { attributes::read(pinned.as_fd(), b"") };
+        let extended = extended.doing("read the attributes of", path)?;
+        if !is_as(&meta, present) || (!is_link && !has(&extended, &present.attributes)) {
             self.leave(path, "it was changed meanwhile");
             return Ok(());
         }
-        if meta.kind == EntryType::Symlink {
+        if is_link {
             // A link has neither a mode nor attributes; its owner and time come with a new one.
             self.build(number, path, wanted)?;
             return self.put(number, at, true, Some(present));
@@ -346,51 +344,68 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// Reports whether a directory has other attributes than in the present tree, where they can be read.
+    fn is_marked(&mut self, dir: BorrowedFd<'_>, name: &[u8], path: &[u8]) -> Result<bool, SnapshotError> {
+        let Ok(inner) = open_dir(dir, name, OFlags::RDONLY) else { return Ok(false) };
+        let Some(found) = lookup(self.store, &self.trees.present, path)? else { return Ok(false) };
+        Ok(!self.has_known_attributes(inner.as_fd(), path, &found.entry.attributes)?)
+    }
+
+    /// Reports whether a directory has the attributes that it gets, or those that it had in the present tree; the time does not count.
+    fn has_known_attributes(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        path: &[u8],
+        wanted: &Attributes,
+    ) -> Result<bool, SnapshotError> {
+        let meta = stat(dir, b"").doing("look at", path)?;
+        let extended = attributes::read(dir, b"").doing("read the attributes of", path)?;
+        let is_root = rustix::process::geteuid().is_root();
+        let is_as = |one: &Attributes| {
+            // One that kept its owner out was opened up. An owner can be given by root alone.
+            let is_mode = meta.mode == one.mode || meta.mode == one.mode | 0o700;
+            is_mode && (!is_root || (meta.uid, meta.gid) == (one.uid, one.gid)) && has(&extended, one)
+        };
+        if is_as(wanted) {
+            return Ok(true);
+        }
+        let present = lookup(self.store, &self.trees.present, path)?;
+        Ok(present.is_some_and(|found| is_as(&found.entry.attributes)))
+    }
+
     fn directory(&mut self, path: &[u8], attributes: &Attributes) -> Result<(), SnapshotError> {
         let opened = self.root.dir_by_force(path);
         match opened {
-            Ok(dir) => Ok(set(dir.as_fd(), attributes).doing("set the attributes of", path)?),
+            Ok(dir) => {
+                if !self.has_known_attributes(dir.as_fd(), path, attributes)? {
+                    self.leave(path, "its mode, owner or attributes were changed meanwhile");
+                    return Ok(());
+                }
+                Ok(set(dir.as_fd(), attributes).doing("set the attributes of", path)?)
+            }
             Err(error) if is_no_way(&error) || is_gone(&error) => Ok(()),
             Err(error) => Ok(Err(error).doing("open", path)?),
         }
     }
 }
 
-/// Reports whether an entry has the attributes of a kept one.
-fn is_as(meta: &Meta, kept: &Entry) -> bool {
-    let kind = match kept.node {
-        Node::File(_) | Node::Same(_) => EntryType::File,
-        Node::Directory(_) => EntryType::Directory,
-        Node::Link(_) => EntryType::Symlink,
-    };
-    let Attributes { mode, uid, gid, mtime, .. } = &kept.attributes;
-    meta.kind == kind
-        && (meta.mode, meta.uid, meta.gid, (meta.mtime.sec, meta.mtime.nsec)) == (*mode, *uid, *gid, *mtime)
-}
-
-/// Opens a directory up for its owner, who can move it only then.
-fn open_up(dir: BorrowedFd<'_>, name: &[u8], present: &Entry, path: &[u8]) -> Result<(), SnapshotError> {
-    let mode = present.attributes.mode;
-    if !matches!(present.node, Node::Directory(_)) || mode & 0o200 != 0 || rustix::process::geteuid().is_root() {
-        return Ok(());
+/// Moves an entry to a name beside another one. Returns that name; `None` where the entry is gone.
+pub(super) fn beside(
+    (from, own): (BorrowedFd<'_>, &[u8]),
+    (dir, name): (BorrowedFd<'_>, &[u8]),
+    ending: &str,
+) -> io::Result<Option<Vec<u8>>> {
+    for attempt in 1..=TRIES {
+        let ending = if attempt == 1 { ending.to_owned() } else { format!("{ending}-{attempt}") };
+        let most = MAX_NAME - ending.len();
+        let mut beside = name.get(..most).unwrap_or(name).to_vec();
+        beside.extend_from_slice(ending.as_bytes());
+        match renameat_with(from, own, dir, beside.as_slice(), RenameFlags::NOREPLACE) {
+            Ok(()) => return Ok(Some(beside)),
+            Err(Errno::EXIST) => {}
+            Err(Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
     }
-    let Ok(pinned) = pin(dir, name) else { return Ok(()) };
-    let meta = stat(pinned.as_fd(), b"").doing("look at", path)?;
-    if is_as(&meta, present) {
-        chmod(pinned.as_fd(), mode | 0o700).doing("open", path)?;
-    }
-    Ok(())
-}
-
-/// Sets attributes of an open file or directory, also one opened with `O_PATH`.
-fn set(entry: BorrowedFd<'_>, wanted: &Attributes) -> io::Result<()> {
-    let meta = stat(entry, b"")?;
-    attributes::make(entry, &wanted.extended)?;
-    if rustix::process::geteuid().is_root() && (meta.uid, meta.gid) != (wanted.uid, wanted.gid) {
-        let (user, group) = (Uid::from_raw(wanted.uid), Gid::from_raw(wanted.gid));
-        rustix::fs::chownat(entry, "", Some(user), Some(group), AtFlags::EMPTY_PATH)?;
-    }
-    // After the owner: a change of it takes the bits setuid and setgid away.
-    chmod(entry, wanted.mode)?;
-    Ok(rustix::fs::utimensat(rustix::fs::CWD, proc_path(entry), &stamps(wanted), AtFlags::empty())?)
+    Err(io::Error::other("no name is free"))
 }

@@ -1,5 +1,6 @@
 //! Compares an entry that was displaced with the one of the tree that was kept before.
 
+use super::seen::Seen;
 use super::trees::{Found, lookup, resolved};
 use crate::error::SnapshotError;
 use crate::object::{Content, Entry, KeptObjects, Node, ObjectId};
@@ -9,33 +10,34 @@ use crate::writer::Writer;
 use nexus_beneath::join;
 use std::os::fd::BorrowedFd;
 
-/// Reports whether the entry `name` of `dir` is the one that the kept tree has at `path`. `mode` replaces the mode that it has
-/// now, where the caller changed it.
-pub(super) fn is_kept(
+/// Returns what was read of the entry `name` of `dir` if it is the one that the kept tree has at `path`; else `None`. All of it may be
+/// removed then, as long as it stays as it was read.
+pub(super) fn kept(
     store: &mut Store,
     present: &ObjectId,
     path: &[u8],
     expected: &Entry,
     (dir, name): (BorrowedFd<'_>, &[u8]),
-) -> Result<bool, SnapshotError> {
+) -> Result<Option<Seen>, SnapshotError> {
     let mut writer = Writer::dry(store);
     let inspected = match inspect(dir, name, path, &mut writer) {
         Ok(inspected) => inspected,
         // It is still being written, or cannot be read: it stays.
         Err(SnapshotError::Changing { .. } | SnapshotError::Tree(_) | SnapshotError::TooLarge { .. }) => {
-            return Ok(false);
+            return Ok(None);
         }
         Err(error) => return Err(error),
     };
     let new = writer.into_kept();
-    let Inspected { entry: Some(mut entry), has_mount: false } = inspected else { return Ok(false) };
+    let Inspected { entry: Some(mut entry), has_mount: false, seen } = inspected else { return Ok(None) };
     if matches!((&entry.node, &expected.node), (Node::Directory(_), Node::Directory(_))) {
         // An owner that was kept out of it had to open it up to move it.
         if entry.attributes.mode == expected.attributes.mode | 0o700 {
             entry.attributes.mode = expected.attributes.mode;
         }
     }
-    Comparison { store, present, new: &new }.entry(path, expected, &entry)
+    let is_kept = Comparison { store, present, new: &new }.entry(path, expected, &entry)?;
+    Ok(is_kept.then_some(seen))
 }
 
 struct Comparison<'a> {
