@@ -223,9 +223,9 @@ mod tests {
             let copy = held.file.try_clone().unwrap();
             assert!(matches!(Lock::for_upkeep(&facility), Err(LockError::Busy { .. })));
             if is_released {
-                held.release(false).unwrap()
+                held.release(false).unwrap();
             } else {
-                drop(held)
+                drop(held);
             }
             drop(Lock::for_upkeep(&facility).unwrap());
             drop(copy);
