@@ -7,8 +7,12 @@ mod support;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use support::screen::Screen;
 use support::{Bench, on_each_bench, skip, stderr, stdout};
+
+/// Held by a test that gives the user control groups, and by one that demands that there are none.
+static CONTROL_GROUPS: Mutex<()> = Mutex::new(());
 
 /// One mistake of the page.
 #[derive(Debug, PartialEq)]
@@ -75,6 +79,7 @@ fn every_message_says_what_happened_why_and_what_to_do() {
     let mut numbers: Vec<u32> = rows.iter().map(|row| row.number).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, (1..=50).collect::<Vec<_>>());
+    let _held = CONTROL_GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
     on_each_bench(|bench| {
         let first = said(&bench, &format!("set -eu; {}", set_up(&page)));
         assert_eq!(first, "hi\n");
@@ -253,6 +258,7 @@ fn the_commands_of_doctor_give_what_was_missing() {
     if !support::needs_root() {
         return;
     }
+    let _held = CONTROL_GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
     let bench = Bench::new(Some(support::user()));
     let script = stdout(&bench.run(["doctor", "--commands"]));
     let commands: Vec<&str> = script.lines().filter(|line| !line.starts_with('#')).collect();
