@@ -12,6 +12,7 @@
 //! * [`plan`] – the validated order that a driver gets.
 //! * [`bytes`] – byte strings that are text most of the time (paths, output).
 //! * [`digest`], [`canonical`] – hashes as Nexus writes them, and the JSON spelling that is hashed.
+//! * [`stamp`] – how long a change may share its time stamp with the next one.
 //! * [`absent`] – fields for which `null` means that they are absent.
 
 #![forbid(unsafe_code)]
@@ -34,6 +35,7 @@ pub mod network;
 pub mod plan;
 pub mod proof;
 pub mod spec;
+pub mod stamp;
 pub mod subject;
 pub mod units;
 

@@ -18,6 +18,7 @@ use crate::mounts;
 use crate::request::Request;
 use crate::steps::{Step, StepError};
 use nexus_model::plan::{Access, EnteredOnly, FileId, SecondSearch};
+use nexus_model::stamp::{Stamp, is_recent};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
@@ -35,11 +36,6 @@ const MAX_ENTRIES: usize = 8_000_000;
 const PASSES: u32 = 24;
 const BETWEEN: Duration = Duration::from_millis(2);
 const MAX_TIME: Duration = Duration::from_secs(1);
-/// A change within this time of another one may have the same time stamp.
-const GRAIN: Duration = Duration::from_millis(12);
-/// The same on a file system that keeps no part of a second, as ext4 with inodes of 128 bytes, or only each other one, as FAT.
-const GRAIN_OF_SECONDS: Duration = Duration::from_millis(2012);
-
 /// Refuses a sandbox in which a socket or named pipe of the host is neither covered nor allowed.
 ///
 /// `lists` are directories that this process may not list, open for a list.
@@ -97,23 +93,18 @@ type Seen = HashMap<PathBuf, State>;
 #[derive(PartialEq)]
 struct State {
     id: FileId,
-    changed: (i64, i64),
+    changed: Stamp,
     is_settled: bool,
 }
 
 impl State {
     fn of(stat: &Stat) -> Self {
-        let changed = (stat.st_ctime, i64::try_from(stat.st_ctime_nsec).unwrap_or_default());
+        // A part of a second that is none counts as one of a moment ago.
+        let changed = (stat.st_ctime, u32::try_from(stat.st_ctime_nsec).unwrap_or_default());
         let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-        Self { id: id(stat), changed, is_settled: is_settled(changed, (now.tv_sec, now.tv_nsec)) }
+        let now = (now.tv_sec, u32::try_from(now.tv_nsec).unwrap_or_default());
+        Self { id: id(stat), changed, is_settled: !is_recent(changed, now) }
     }
-}
-
-/// Reports whether the next change gives another time stamp than this one.
-fn is_settled(changed: (i64, i64), now: (i64, i64)) -> bool {
-    let age = i128::from(now.0 - changed.0) * 1_000_000_000 + i128::from(now.1 - changed.1);
-    let grain = if changed.1 == 0 { GRAIN_OF_SECONDS } else { GRAIN };
-    age > grain.as_nanos() as i128
 }
 
 /// A directory that can be listed.
@@ -340,6 +331,7 @@ fn at(error: impl Into<io::Error>, path: &Path) -> StepError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nexus_model::stamp::GRAIN;
     use std::os::unix::net::UnixListener;
 
     struct Scene {
@@ -390,20 +382,6 @@ mod tests {
     }
 
     const LATER: (i64, u32) = (i64::MAX, 0);
-
-    #[test]
-    fn a_stamp_without_a_part_of_a_second_is_settled_after_two_seconds() {
-        for (changed, now, settled) in [
-            ((10, 5_000_000), (10, 17_000_000), false),
-            ((10, 5_000_000), (10, 17_000_001), true),
-            ((10, 0), (10, 900_000_000), false),
-            ((10, 0), (12, 12_000_000), false),
-            ((10, 0), (12, 12_000_001), true),
-            ((10, 5), (9, 0), false),
-        ] {
-            assert_eq!(is_settled(changed, now), settled, "{changed:?} {now:?}");
-        }
-    }
 
     #[test]
     fn a_socket_that_is_neither_covered_nor_allowed_is_refused() {

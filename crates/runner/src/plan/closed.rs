@@ -9,11 +9,11 @@
 
 use crate::plan::access_list;
 use nexus_model::plan::FileId;
+use nexus_model::stamp::{GRAIN, Stamp, is_recent};
 use rustix::fs::Access;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::time::Duration;
 
 /// Reports whether a search sees all that lies in a directory: it can be listed, and its names can be used.
 pub fn is_open(directory: &Path) -> bool {
@@ -35,14 +35,6 @@ pub fn hides_names(directory: &Path, error: &io::Error, can_be_opened: bool) -> 
     }
 }
 
-/// A time stamp of a file, in seconds and nanoseconds since 1970.
-pub type Stamp = (i64, u32);
-
-/// A change within this time of another one may have the same time stamp.
-const GRAIN: Duration = Duration::from_millis(12);
-/// The same on a file system that keeps no part of a second, as ext4 with inodes of 128 bytes, or only each other one, as FAT.
-const GRAIN_OF_SECONDS: Duration = Duration::from_millis(2012);
-
 /// Returns what tells a directory later from one in which a name has changed, if some user may use names in it and not list them.
 /// It is looked at before it is listed. One that has just changed is waited for once, and has no stamp if it changes on.
 pub fn entered_only(directory: &Path, has_waited: &mut bool) -> Option<(FileId, Option<Stamp>)> {
@@ -58,13 +50,6 @@ pub fn entered_only(directory: &Path, has_waited: &mut bool) -> Option<(FileId, 
     }
     let stamp = (!is_recent(changed, now())).then_some(changed);
     Some((FileId { device: about.dev(), inode: about.ino() }, stamp))
-}
-
-/// Reports whether the next change may have the same time stamp as this one.
-fn is_recent(changed: Stamp, now: Stamp) -> bool {
-    let age = i128::from(now.0 - changed.0) * 1_000_000_000 + i128::from(now.1) - i128::from(changed.1);
-    let grain = if changed.1 == 0 { GRAIN_OF_SECONDS } else { GRAIN };
-    age <= grain.as_nanos() as i128
 }
 
 /// Returns the time of the clock by which the kernel stamps files.
@@ -97,20 +82,6 @@ mod tests {
         assert_eq!(changing, Some((before.0, None)), "another change may have the same time");
         assert_ne!(entered_only(top.path(), &mut false).unwrap(), before);
         mode(0o700);
-    }
-
-    #[test]
-    fn a_stamp_without_a_part_of_a_second_is_recent_for_two_seconds() {
-        for (changed, now, recent) in [
-            ((10, 5_000_000), (10, 17_000_000), true),
-            ((10, 5_000_000), (10, 17_000_001), false),
-            ((10, 0), (10, 900_000_000), true),
-            ((10, 0), (12, 12_000_000), true),
-            ((10, 0), (12, 12_000_001), false),
-            ((10, 5), (9, 0), true),
-        ] {
-            assert_eq!(is_recent(changed, now), recent, "{changed:?} {now:?}");
-        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::plan::shown::Shown;
 use nexus_model::ByteText;
 use nexus_model::mount_table::MountTable;
 use nexus_model::plan::{Access, Cover, EnteredOnly, FileId, SecondSearch};
+use nexus_model::stamp::Stamp;
 use nexus_policy::profile::{Origin, Sourced};
 use rustix::fs::{AtFlags, StatxFlags};
 use std::cell::LazyCell;
@@ -227,7 +228,7 @@ pub fn find(binds: &[Shown], allow: &[Sourced<PathBuf>], guarded: &Guarded) -> R
                 let directory = relative.parent().unwrap_or(Path::new(""));
                 if !within.not_entered.contains(directory) && is_denied(&source.join(relative)) {
                     // Its directory was closed since it was listed.
-                    return Err(SocketError::Closed { from: from(), path: source.join(relative) });
+                    return Err(SocketError::Closed { from: from(), path: source.join(directory) });
                 }
                 second.vanished.extend(within.listed(source, relative));
                 continue;
@@ -305,7 +306,7 @@ struct Within {
     /// Directories in which names can be used and not found out.
     closed: Vec<PathBuf>,
     /// Directories that were listed and in which some user may only use names, as they were before.
-    entered: Vec<(PathBuf, FileId, Option<closed::Stamp>)>,
+    entered: Vec<(PathBuf, FileId, Option<Stamp>)>,
     /// Directories that lie directly in directories in which some user may only use names.
     below_entered: Vec<PathBuf>,
     /// Directories with sockets or pipes that could be listed and not entered: the command uses no name in them.
