@@ -280,28 +280,22 @@ pub fn open_file(dir: BorrowedFd<'_>, name: &[u8], access: OFlags) -> io::Result
 
 /// Lists the names in an open directory, without `.` and `..`.
 pub fn names(dir: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
-    let mut buffer: Vec<u8> = Vec::with_capacity(32 * 1024);
-    let mut names = Vec::new();
-    let mut entries = RawDir::new(dir, buffer.spare_capacity_mut());
-    while let Some(entry) = entries.next() {
-        let entry = entry?;
-        let name = entry.file_name().to_bytes();
-        if name != b"." && name != b".." {
-            names.push(name.to_vec());
-        }
-    }
-    Ok(names)
+    names_of(dir, |_| true)
 }
 
-/// Returns the names in a directory that may be directories: those of another type are left out where the file system tells it.
+/// Lists the names in an open directory that may be directories: those of another type are left out where the file system tells it.
 pub fn directory_names(dir: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
+    names_of(dir, |file_type| matches!(file_type, FileType::Directory | FileType::Unknown))
+}
+
+fn names_of(dir: BorrowedFd<'_>, is_wanted: impl Fn(FileType) -> bool) -> io::Result<Vec<Vec<u8>>> {
     let mut buffer: Vec<u8> = Vec::with_capacity(32 * 1024);
     let mut names = Vec::new();
     let mut entries = RawDir::new(dir, buffer.spare_capacity_mut());
     while let Some(entry) = entries.next() {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
-        if matches!(entry.file_type(), FileType::Directory | FileType::Unknown) && name != b"." && name != b".." {
+        if name != b"." && name != b".." && is_wanted(entry.file_type()) {
             names.push(name.to_vec());
         }
     }

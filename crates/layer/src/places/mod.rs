@@ -3,7 +3,7 @@
 //! * `commit_places`: the directories that the steps of a commit work in, and those of the stages around the steps
 //! * `quiet`: finds out whether an entry that a commit moves out changed, or is open for writing
 //! * `side`: the side name of an entry while an exchange is made of three renames
-//! * `writers`: finds out whether a process has a file open for writing, by a read lease (fcntl(2), `F_SETLEASE`)
+//! * `writers`: compares and lists files that processes have open
 
 pub(crate) mod commit_places;
 pub(crate) mod quiet;

@@ -1,73 +1,16 @@
-//! Finds out whether a process has a file open for writing, by a read lease (fcntl(2), `F_SETLEASE`).
-//!
-//! The kernel refuses the lease while a process has the file open for writing or mapped writable, and makes a process
-//! that opens it for writing wait while the lease is held. A commit holds it for the few calls that compare and
-//! exchange a file.
+//! Compares and lists files that processes have open: see [`crate::beneath::writers`].
 
+use crate::beneath::writers::{Lease, is_again};
+pub(crate) use crate::beneath::writers::{Writers, writers};
 use crate::beneath::{LeaseCall, Workspace, open_file, split};
 use crate::entries::changes::{Conflict, Outside};
 use crate::journal::seen::Seen;
 use crate::journal::step::Step;
-use crate::meta::{EntryType, Meta, stat, stat_if_there};
+use crate::meta::{EntryType, stat_if_there};
 use nexus_model::ByteText;
 use rustix::fs::OFlags;
-use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-
-/// A file that no process writes to as long as this lives.
-#[derive(Debug)]
-pub(crate) struct Lease {
-    file: OwnedFd,
-    call: LeaseCall,
-}
-
-impl Lease {
-    /// Returns the attributes of the file itself, whatever its name means by now.
-    pub(crate) fn meta(&self) -> io::Result<Meta> {
-        stat(self.file.as_fd(), b"")
-    }
-}
-
-impl Drop for Lease {
-    /// Releases the lease explicitly, and not by closing: a process forked meanwhile has the descriptor until it
-    /// executes its program. A failure leaves the lease to the last close.
-    fn drop(&mut self) {
-        (self.call)(self.file.as_fd(), false).ok();
-    }
-}
-
-/// Answer whether a process writes to a file.
-#[derive(Debug)]
-pub(crate) enum Writers {
-    /// None, and none can come while the lease is held.
-    None(Lease),
-    /// A process has the file open for writing.
-    Some,
-    /// It cannot be known: the kernel gives no lease here.
-    Unknown,
-}
-
-/// Asks about the regular file `name` in `dir`.
-///
-/// A process that has a write lease on the file may hold changes back until another process opens it: the open without
-/// a wait fails with EWOULDBLOCK, and the process is asked for its changes.
-pub(crate) fn writers(call: Option<LeaseCall>, dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Writers> {
-    let Some(call) = call else { return Ok(Writers::Unknown) };
-    let asked = open_file(dir, name, OFlags::RDONLY).and_then(|file| call(file.as_fd(), true).map(|()| file));
-    match asked {
-        Ok(file) => Ok(Writers::None(Lease { file, call })),
-        Err(error) if is_again(&error) => Ok(Writers::Some),
-        Err(error) if says_nothing_about_the_file(&error) => Err(error),
-        Err(_) => Ok(Writers::Unknown),
-    }
-}
-
-/// Reports an error of this process or of the machine at this moment, after which nothing is known about the file.
-fn says_nothing_about_the_file(error: &io::Error) -> bool {
-    const ALL: [Errno; 5] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR, Errno::NOLCK];
-    Errno::from_io_error(error).is_some_and(|errno| ALL.contains(&errno))
-}
 
 /// Answer whether a file is as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,7 +87,7 @@ pub fn open_for_reading<'a>(
         let Ok(file) = open_file(dir.as_fd(), name, OFlags::RDONLY) else { return false };
         match write_lease(file.as_fd(), true) {
             Ok(()) => {
-                drop(Lease { file, call: write_lease });
+                drop(Lease::held(file, write_lease));
                 false
             }
             Err(error) if is_again(&error) => {
@@ -155,8 +98,4 @@ pub fn open_for_reading<'a>(
         }
     };
     paths.filter(|path| is_read(&path.0)).cloned().collect()
-}
-
-fn is_again(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(Errno::AGAIN.raw_os_error())
 }

@@ -15,7 +15,6 @@
 //! * `attributed`: attributes of entries, compared and set.
 //! * `displaced`: compares what was displaced with what was there when the present tree was kept.
 //! * `seen`: what was read of displaced trees. Pure.
-//! * `writers`: finds out whether a process has a file open for writing.
 //! * `remove`: removes displaced trees.
 //! * [`apply()`]: carries the steps out.
 //! * `staging`: removes the staging directory.
@@ -28,7 +27,6 @@ mod remove;
 pub(crate) mod seen;
 mod staging;
 mod trees;
-mod writers;
 
 pub use apply::{Applied, Aside, Place, apply};
 pub use decide::{Choice, Decision, Left, Trees3, decide};

@@ -10,11 +10,11 @@
 //! cannot open it any more.
 
 use super::seen::Seen;
-use super::writers::{Writers, writers};
 use crate::attributes;
 use crate::error::SnapshotError;
 use crate::scan::Widened;
 use nexus_beneath::meta::{EntryType, Meta, stat, stat_if_there};
+use nexus_beneath::writers::{Writers, writers};
 use nexus_beneath::{Doing as _, LeaseCall, join, names, open_dir, pin};
 use rustix::fs::{AtFlags, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
@@ -145,7 +145,7 @@ impl Removing<'_> {
 }
 
 /// Gives an entry a private name in its directory; `None` where it is gone.
-fn leave_name(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
+pub(super) fn leave_name(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
     for number in 0..TRIES {
         let short = format!("{LEAVING}{number}").into_bytes();
         let long = [&short, &b"-"[..], name].concat();
