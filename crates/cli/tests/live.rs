@@ -54,6 +54,25 @@ const RUIN: &str = "rm -rf gone; mv src/1 moved; echo x > src/0/f0; rm link; ln 
      touch -d @1 src/0/f9; (echo x > .git/config) 2>/dev/null && echo LEAK; true";
 
 #[test]
+fn a_live_run_that_closed_the_workspace_to_its_owner_is_undone() {
+    on_each_bench(|bench| {
+        populate(&bench);
+        let before = listing(&bench.workspace);
+        let output = bench.run(["run", "--live", "--shell", "echo x > src/0/f0; rm src/1/f1; chmod 500 ."]);
+        assert!(output.status.success(), "{}: {}", bench.who(), stderr(&output));
+        let one = bench.run(["changes", "undo", "src/0/f0"]);
+        assert!(one.status.success(), "{}: {}", bench.who(), stderr(&one));
+        let between = listing(&bench.workspace);
+        assert_eq!(between[&bench.workspace].0 & 0o777, 0o500, "the mode is another change");
+        assert_eq!(between[&bench.workspace.join("src/0/f0")], before[&bench.workspace.join("src/0/f0")]);
+        assert!(!bench.workspace.join("src/1/f1").exists());
+        let all = bench.run(["changes", "undo"]);
+        assert!(all.status.success(), "{}: {}", bench.who(), stderr(&all));
+        assert_eq!(listing(&bench.workspace), before, "{}", bench.who());
+    });
+}
+
+#[test]
 fn a_live_run_is_undone_exactly_and_its_receipt_names_the_checkpoint() {
     on_each_bench(|bench| {
         populate(&bench);

@@ -222,22 +222,50 @@ fn undo(
     scene.checkpoints.undo(run, scene.root.as_fd(), &UndoRequest::default(), pause)
 }
 
+/// Undoes, and acts at one of the pauses. Returns the number of pauses, too.
+fn undo_beside(scene: &Scene, run: RunId, at: usize, act: &mut dyn FnMut()) -> (Undone, usize) {
+    let mut count = 0;
+    let done = undo(scene, run, &mut || {
+        if count == at {
+            act();
+        }
+        count += 1;
+        Ok(())
+    });
+    (done.unwrap(), count)
+}
+
+#[test]
+fn a_file_that_takes_the_place_of_a_fifo_during_an_undo_stays() {
+    for at in 0.. {
+        let scene = Scene::new();
+        scene.put("d/x", "old");
+        let run = scene.take();
+        let fifo = scene.tree().join("d/fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::from_raw_mode(0o644)).unwrap();
+        let mine = scene.base.path().join("mine");
+        fs::write(&mine, "mine").unwrap();
+        let (done, count) = undo_beside(&scene, run, at, &mut || fs::rename(&mine, &fifo).unwrap());
+        if count <= at {
+            assert!(at > 3, "{at}: there are several pauses");
+            assert!(!fifo.exists());
+            break;
+        }
+        assert_eq!(scene.text("d/fifo"), "mine", "pause {at}: {:?}", done.applied);
+    }
+}
+
 #[test]
 fn what_is_written_into_a_displaced_directory_is_never_removed() {
     for way in 0..WAYS / 2 {
         for at in 0.. {
             let scene = Scene::new();
             let (run, held) = displaceable(&scene);
-            let (mut writer, mut count) = (Writer::default(), 0);
-            let done = undo(&scene, run, &mut || {
-                if count == at {
-                    writer.act(&held[0], "f", way);
-                    writer.act(&held[1], "f", way + WAYS / 2);
-                }
-                count += 1;
-                Ok(())
-            })
-            .unwrap();
+            let mut writer = Writer::default();
+            let (done, count) = undo_beside(&scene, run, at, &mut || {
+                writer.act(&held[0], "f", way);
+                writer.act(&held[1], "f", way + WAYS / 2);
+            });
             if count <= at {
                 assert!(at > 5, "{at}: there are several pauses");
                 break;
@@ -263,16 +291,11 @@ fn what_is_written_into_the_rest_of_an_undo_that_was_cut_off_is_never_removed() 
                 if made.exists() { Ok(()) } else { Err(SnapshotError::Store(io::Error::other("cut off"))) }
             });
             cut.unwrap_err();
-            let (mut writer, mut count) = (Writer::default(), 0);
-            let done = undo(&scene, run, &mut || {
-                if count == at {
-                    writer.act(&held[0], "f", way);
-                    writer.act(&held[1], "f", way + WAYS / 2);
-                }
-                count += 1;
-                Ok(())
-            })
-            .unwrap();
+            let mut writer = Writer::default();
+            let (done, count) = undo_beside(&scene, run, at, &mut || {
+                writer.act(&held[0], "f", way);
+                writer.act(&held[1], "f", way + WAYS / 2);
+            });
             assert_eq!(done.went_on, Some(run));
             if count <= at {
                 assert!(at > 5, "{at}: there are several pauses");

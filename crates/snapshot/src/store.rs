@@ -293,6 +293,7 @@ fn check_format(directory: BorrowedFd<'_>) -> Result<(), SnapshotError> {
         Err(error) => Err(error.into()),
     }
 }
+
 /// Reads an object.
 type Get<'a> = &'a mut dyn FnMut(&ObjectId) -> Result<Vec<u8>, SnapshotError>;
 

@@ -3,6 +3,7 @@
 use super::attributed::{has, is_as, open_up, set};
 use super::decide::{Decision, Left, Step, Trees3};
 use super::displaced::kept;
+use super::remove::leave_name;
 use super::seen::Seen;
 use super::trees::{file_of, lookup};
 use crate::attributes;
@@ -11,7 +12,7 @@ use crate::error::SnapshotError;
 use crate::object::{Attributes, Entry};
 use crate::store::Store;
 use nexus_beneath::meta::{EntryType, Meta, stat, stat_if_there};
-use nexus_beneath::{Doing as _, LeaseCall, Workspace, is_gone, is_no_way, join, open_dir, pin, split};
+use nexus_beneath::{Doing as _, LeaseCall, Workspace, chmod, is_gone, is_no_way, join, open_dir, pin, split};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, mkdirat, renameat_with};
 use rustix::io::Errno;
 use std::collections::HashSet;
@@ -82,6 +83,7 @@ pub fn apply(
     pause: &mut dyn FnMut() -> Result<(), SnapshotError>,
 ) -> Result<Applied, SnapshotError> {
     let Decision { steps, directories, left, .. } = decision;
+    let opened = open_root(place.root)?;
     mkdirat(place.root, place.staging, Mode::RWXU).doing("make", place.staging.as_bytes())?;
     let open = || open_dir(place.root, place.staging.as_bytes(), OFlags::RDONLY);
     let staging = open().doing("open", place.staging.as_bytes())?;
@@ -107,11 +109,24 @@ pub fn apply(
     }
     rustix::fs::syncfs(place.root).doing("write", b"")?;
     work.clear_staging(&steps)?;
-    if let Some(attributes) = directories.get(b"".as_slice()) {
-        work.directory(b"", attributes)?;
+    match (directories.get(b"".as_slice()), opened) {
+        (Some(attributes), _) => work.directory(b"", attributes)?,
+        (None, Some(mode)) => chmod(place.root, mode).doing("set the mode of", b"")?,
+        (None, None) => {}
     }
     rustix::fs::fsync(place.root).doing("write", b"")?;
     Ok(work.applied)
+}
+
+/// Opens the directory up for its owner, whom a run may have kept out of it: the staging directory is made in it. Returns the mode of
+/// before, if it was changed.
+fn open_root(root: BorrowedFd<'_>) -> Result<Option<u32>, SnapshotError> {
+    let mode = stat(root, b"").doing("look at", b"")?.mode;
+    if rustix::process::geteuid().is_root() || mode & 0o300 == 0o300 {
+        return Ok(None);
+    }
+    chmod(root, mode | 0o700).doing("open", b"")?;
+    Ok(Some(mode))
 }
 
 fn staged(number: usize) -> String {
@@ -172,20 +187,40 @@ impl Work<'_> {
                 }
                 Ok(())
             }
-            Step::RemoveSpecial { .. } => {
-                let meta = stat_if_there(dir, name).doing("look at", path)?;
-                let is_special =
-                    |meta: &Meta| matches!(meta.kind, EntryType::Fifo | EntryType::Socket | EntryType::Device);
-                if meta.is_some_and(|meta| is_special(&meta)) {
-                    match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
-                        Ok(()) => self.applied.done += 1,
-                        Err(Errno::NOENT) => {}
-                        Err(error) => self.leave(path, format!("it cannot be removed: {}", io::Error::from(error))),
-                    }
-                }
-                Ok(())
-            }
+            Step::RemoveSpecial { .. } => self.remove_special((dir, name, path)),
         }
+    }
+
+    /// Removes a FIFO, a socket or a device. It leaves its name first: a file that another process puts in its place at that moment stays.
+    fn remove_special(&mut self, (dir, name, path): (BorrowedFd<'_>, &[u8], &[u8])) -> Result<(), SnapshotError> {
+        let is_special = |meta: Option<Meta>| {
+            meta.is_some_and(|meta| matches!(meta.kind, EntryType::Fifo | EntryType::Socket | EntryType::Device))
+        };
+        if !is_special(stat_if_there(dir, name).doing("look at", path)?) {
+            return Ok(());
+        }
+        (self.pause)()?;
+        let leaving = match leave_name(dir, name) {
+            Ok(Some(leaving)) => leaving,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                self.leave(path, format!("it cannot be removed: {error}"));
+                return Ok(());
+            }
+        };
+        if is_special(stat_if_there(dir, &leaving).doing("look at", path)?) {
+            rustix::fs::unlinkat(dir, leaving.as_slice(), AtFlags::empty()).doing("remove", path)?;
+            self.applied.done += 1;
+            return Ok(());
+        }
+        if renameat_with(dir, leaving.as_slice(), dir, name, RenameFlags::NOREPLACE).is_ok() {
+            self.leave(path, "it was changed meanwhile");
+        } else if let Some(beside) =
+            beside((dir, &leaving), (dir, name), self.place.ending).doing("put beside", path)?
+        {
+            self.applied.aside.push(Aside { path: path.to_vec(), beside: join(split(path).0, &beside) });
+        }
+        Ok(())
     }
 
     /// Puts what was built, or nothing, in the place of what is there.
