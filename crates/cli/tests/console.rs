@@ -159,7 +159,9 @@ fn a_person_signs_in_watches_a_directive_live_and_ends_it() {
         assert_eq!(tab.eval(&in_order), json!(true), "{}", tab.eval(numbers));
         assert_eq!(tab.eval("document.documentElement.scrollWidth <= innerWidth"), json!(true), "{width} px");
         // The end: asked for in its place, and shown by the page without a reload.
-        tab.press("#cancel");
+        // Events come while the button is held, and the press still counts.
+        tab.hold("#cancel", Duration::from_millis(900));
+        tab.until("document.querySelector('details.confirm[open]')");
         tab.press_to("details.confirm button.danger");
         tab.until("document.querySelector('#head').textContent.includes('Canceled')");
         tab.until(

@@ -249,6 +249,11 @@ impl Tab<'_> {
 
     /// Presses with the pointer what a selector finds.
     pub fn press(&mut self, selector: &str) {
+        self.hold(selector, Duration::ZERO);
+    }
+
+    /// As [`Self::press`], with this time between the press and the release.
+    pub fn hold(&mut self, selector: &str, time: Duration) {
         self.until(&format!("document.querySelector({selector:?})"));
         let script = format!(
             "(() => {{ const e = document.querySelector({selector:?}); e.scrollIntoView({{block: 'center'}}); const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; }})()"
@@ -257,6 +262,9 @@ impl Tab<'_> {
         for kind in ["mousePressed", "mouseReleased"] {
             let event = json!({ "type": kind, "x": at[0], "y": at[1], "button": "left", "clickCount": 1 });
             self.call("Input.dispatchMouseEvent", event);
+            if kind == "mousePressed" {
+                std::thread::sleep(time);
+            }
         }
     }
 

@@ -43,6 +43,7 @@ function live(log) {
   let added = 0;
   let behind = false;
   let timer = null;
+  let pressed = 0;
 
   const again = () => {
     if (timer === null && !over) timer = setTimeout(() => { timer = null; refresh(); }, pause);
@@ -96,6 +97,8 @@ function live(log) {
   async function head() {
     const place = find("#head");
     const came = find("#head", await piece(place.dataset.source));
+    // A click needs the element of the press at its end: the head waits for it, but not for a release outside of the window.
+    while (Date.now() - pressed < 2000) await new Promise((done) => setTimeout(done, 50));
     // A form that is open is not changed under the pointer; it may have been opened while the answer was on its way.
     if (find("details[open]", place) && !over) return;
     const focus = document.activeElement && place.contains(document.activeElement) ? document.activeElement.id : "";
@@ -118,6 +121,9 @@ function live(log) {
   }
   function close() { if (source) source.close(); source = null; }
 
+  find("#head").addEventListener("pointerdown", () => { pressed = Date.now(); });
+  // The click follows the release.
+  for (const name of ["pointerup", "pointercancel"]) window.addEventListener(name, () => setTimeout(() => { pressed = 0; }));
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
   window.addEventListener("pagehide", close);
   window.addEventListener("pageshow", open);
