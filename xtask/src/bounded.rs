@@ -17,6 +17,8 @@ pub struct Ended {
     pub code: Option<i32>,
     /// Set when the command was killed at the limit of time.
     pub timed_out: bool,
+    /// Time that it and the children that it waited for were on a processor; zero when the kernel does not say.
+    pub computed: Duration,
     /// Its standard output.
     pub stdout: String,
     /// Its standard error.
@@ -73,8 +75,11 @@ impl Running {
         if timed_out {
             self.child.kill()?;
         }
+        // The kernel knows it until the process is reaped.
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
         let status = self.child.wait()?;
         Ok(Ended {
+            computed: computed(&stat).unwrap_or_default(),
             code: if timed_out { None } else { status.code() },
             timed_out,
             stdout: text(&self.stdout)?,
@@ -103,6 +108,17 @@ fn has_ended_by(child: &Child, end: Instant) -> io::Result<bool> {
     }
 }
 
+/// Reads the time on a processor from a process's `stat` (proc_pid_stat(5)): its own in user mode and in the kernel, and that of
+/// the children that it waited for.
+fn computed(stat: &str) -> Option<Duration> {
+    // The name of the program stands in parentheses, and may hold some.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let ticks = fields.split_whitespace().skip(11).take(4).map(|field| field.parse::<u64>().ok());
+    let ticks: u64 = ticks.sum::<Option<u64>>()?;
+    let per_second = rustix::param::clock_ticks_per_second();
+    Some(Duration::from_millis(ticks.checked_mul(1000)?.checked_div(per_second)?))
+}
+
 /// Reads a file from its beginning; its offset, which the writer shares, stays.
 fn text(file: &File) -> io::Result<String> {
     let mut bytes = vec![0; file.metadata()?.len() as usize];
@@ -115,4 +131,24 @@ fn text(file: &File) -> io::Result<String> {
     }
     bytes.truncate(done);
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_on_a_processor_is_that_of_a_program_and_its_children() {
+        let per_second = rustix::param::clock_ticks_per_second();
+        let stat = format!("7 (a) b) S 1 7 7 0 -1 4194560 1 2 3 4 {per_second} 0 {per_second} {per_second} 20 0");
+        assert_eq!(computed(&stat), Some(Duration::from_secs(3)));
+        assert_eq!(computed(""), None);
+        assert_eq!(computed("7 (a) S 1 7 7 0 -1 4194560 1 2 3 4 x 0 0 0"), None);
+        let script = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", &format!("/bin/sh -c '{script}'; exit 3")]);
+        let ended = run(&mut command, "", Duration::from_secs(60)).unwrap();
+        assert_eq!(ended.code, Some(3));
+        assert!(ended.computed > Duration::ZERO, "{ended:?}");
+    }
 }

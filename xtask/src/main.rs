@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `ci` | everything that continuous integration checks |
 //! | `test` | the parts of `ci` that run the product: build, tests, escape suite |
-//! | `tests` | the test programs of `test`, two at a time |
+//! | `tests` | the test programs of `test`, several at a time |
 //! | `prepush` | the quick parts of `ci`, for every push |
 //! | `check-deps` | who may depend on whom, and where `unsafe` may stand |
 //! | `check-deny` | licences, bans and sources of the dependencies |
@@ -90,7 +90,7 @@ enum Does {
 const COMMANDS: &[Command] = &[
     ("ci", "everything that continuous integration checks", Does::Plain(plans::ci)),
     ("test", "build, all tests, escape suite (installs missing Debian packages when root)", Does::Plain(plans::test)),
-    ("tests", "the test programs alone, two at a time", Does::Plain(plans::test_programs)),
+    ("tests", "the test programs alone, several at a time", Does::Plain(plans::test_programs)),
     ("prepush", "the quick checks, for every push", Does::Plain(plans::prepush)),
     ("check-deps", "who may depend on whom, and where unsafe may stand", Does::Plain(deps::check)),
     ("check-deny", "licences, bans and sources of the dependencies, by deny.toml", Does::Plain(deny::check)),

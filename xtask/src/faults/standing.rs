@@ -114,7 +114,13 @@ fn to_full_output(world: &World) -> Result<Ended, String> {
     let mut command = world.command(&[], &world.workspace(), Phase::Commit.words(false));
     let output = command.stdin(std::process::Stdio::null()).stdout(full).output().map_err(|error| error.to_string())?;
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    Ok(Ended { code: output.status.code(), timed_out: false, stdout: "DONE".to_owned(), stderr })
+    Ok(Ended {
+        code: output.status.code(),
+        timed_out: false,
+        computed: Duration::ZERO,
+        stdout: "DONE".to_owned(),
+        stderr,
+    })
 }
 
 /// Runs the commit; calls `act` when its command has made its changes and has not ended.

@@ -11,26 +11,32 @@ pub const ALONE: &[(&str, &str)] = &[
     ("nexus-driver-namespace launch_calls", "counts system calls, and a launch that waits for a processor makes more"),
 ];
 
-/// The slowest of the others. They run first, in this order: the last program to end should be a short one.
+/// The slowest of the others. They run first, in this order: the last program to end should be a short one. Most of them wait, and
+/// those that compute (the suites, the real tools) stand between them.
 const FIRST: &[&str] = &[
     "nexus-cli leftovers",
-    "nexus-cli real_tools",
-    "nexus-mothership schemathesis",
-    "nexus-cli fleet_history",
+    "nexusd directives",
     "nexus-cli suites",
-    "nexus-cli changes_interrupted",
-    "nexus-cli run",
-    "nexus-cli sessions",
-    "nexus-cli lingers",
-    "nexus-cli memory",
-    "nexus-cli upstream",
+    "nexus-cli console",
+    "nexus-layer git_lost",
     "nexus-cli clients",
+    "nexus-cli real_tools",
+    "nexus-cli changes_interrupted",
+    "nexus-mothership on_postgres",
+    "nexus-cli fleet_live",
+    "nexus-cli lingers",
+    "nexus-cli run",
+    "nexus-cli fleet_history",
+    "nexus-mothership schemathesis",
+    "nexus-cli sessions",
+    "nexus-cli upstream",
+    "nexus-cli memory",
+    "nexus-cli ending",
+    "nexus-cli net",
     "nexus-cli faults",
     "nexus-cli bad_input",
-    "nexus-cli net",
-    "nexus-cli guide",
     "nexus-cli changes_reject",
-    "nexus-cli ending",
+    "nexus-cli guide",
 ];
 
 /// Divides the programs into those that run beside each other, in their order, and those that run alone after them.

@@ -26,7 +26,8 @@ fn failing(name: &str) -> String {
 
 fn all(programs: Vec<TestProgram>) -> (Result<(), Failure>, Counts) {
     let mut counts = Counts::default();
-    let result = run_all(programs, (LANES, Duration::from_secs(60)), &mut counts);
+    let two = Lanes { always: 2, most: 2 };
+    let result = run_all(programs, (two, Duration::from_secs(60)), &mut counts);
     (result, counts)
 }
 
@@ -42,6 +43,26 @@ fn programs_in_two_lanes_run_at_the_same_time() {
     std::fs::remove_dir_all(place).unwrap();
     assert!(result.is_ok());
     assert_eq!((counts.passed, counts.failed, counts.ran.len()), (2, 0, 2));
+}
+
+#[test]
+fn one_more_program_starts_when_there_is_a_place_for_it_and_not_before() {
+    let place = directory();
+    // Each of the first two waits until the third one has run, for which there is a place after some questions.
+    let first = format!("until [ -e {}/c ]; do sleep 0.01; done; {}", place.display(), passing("t"));
+    let third = format!("echo > {}/c; {}", place.display(), passing("u"));
+    let programs = [("one", &first), ("two", &first), ("three", &third)].map(|(label, script)| shell(label, script));
+    let (mut refused, mut order) = (0, Vec::new());
+    let has_place = |running| {
+        refused += usize::from(running == 2 && refused < 3);
+        running < 2 || refused == 3
+    };
+    in_lanes(programs.into(), Duration::from_secs(60), has_place, |program, verdict| {
+        assert!(verdict.is_passed(), "{}", verdict.reason());
+        order.push(program.label);
+    });
+    std::fs::remove_dir_all(place).unwrap();
+    assert_eq!((order.len(), order[0].as_str(), refused), (3, "three", 3));
 }
 
 #[test]
@@ -83,15 +104,16 @@ fn a_program_that_runs_alone_gets_no_second_try() {
 fn a_program_that_does_not_end_is_stopped_and_has_failed() {
     let mut counts = Counts::default();
     let programs = vec![shell("nexus-x stuck", "exec sleep 600"), shell("nexus-x good", &passing("u"))];
-    let result = run_all(programs, (LANES, Duration::from_millis(300)), &mut counts);
+    let two = Lanes { always: 2, most: 2 };
+    let result = run_all(programs, (two, Duration::from_millis(300)), &mut counts);
     assert!(result.unwrap_err().what.contains("nexus-x stuck: it did not end in time"));
     assert_eq!((counts.passed, counts.failed), (1, 1));
 }
 
 #[test]
 fn the_number_of_lanes_is_bounded() {
-    assert_eq!(lanes(None).unwrap(), 2);
-    assert_eq!(lanes(Some("3")).unwrap(), 3);
+    assert_eq!(lanes(None).unwrap(), LANES);
+    assert_eq!(lanes(Some("3")).unwrap(), Lanes { always: 3, most: 3 });
     for text in ["", "0", "9", "two", "-1"] {
         assert!(lanes(Some(text)).is_err(), "{text}");
     }

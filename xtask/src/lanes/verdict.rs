@@ -13,6 +13,8 @@ pub struct Verdict {
     pub counts: Counts,
     /// Time that the program took.
     pub time: Duration,
+    /// Time that it and the children that it waited for were on a processor.
+    pub computed: Duration,
     /// Everything that it wrote.
     pub output: String,
     /// The reason why a program failed that names no failed test.
@@ -26,7 +28,8 @@ impl Verdict {
             Ok(ended) => ended,
             Err(error) => {
                 let broken = Some(format!("it did not run: {error}"));
-                return Self { counts: one_failure(), time, output: String::new(), broken };
+                let (computed, output) = (Duration::ZERO, String::new());
+                return Self { counts: one_failure(), time, computed, output, broken };
             }
         };
         let mut counts = Counts::default();
@@ -48,7 +51,7 @@ impl Verdict {
             counts.failed += u64::from(broken.is_some());
         }
         let output = if ended.stderr.is_empty() { ended.stdout } else { format!("{}\n{}", ended.stdout, ended.stderr) };
-        Self { counts, time, output, broken }
+        Self { counts, time, computed: ended.computed, output, broken }
     }
 
     /// Returns whether every test passed.
@@ -76,7 +79,13 @@ mod tests {
     use super::*;
 
     fn verdict(code: Option<i32>, stdout: &str) -> Verdict {
-        let ended = Ended { code, timed_out: false, stdout: stdout.to_owned(), stderr: String::new() };
+        let ended = Ended {
+            code,
+            timed_out: false,
+            computed: Duration::ZERO,
+            stdout: stdout.to_owned(),
+            stderr: String::new(),
+        };
         Verdict::of(Ok(ended), Duration::ZERO)
     }
 
@@ -107,7 +116,13 @@ mod tests {
     fn a_program_that_does_not_start_or_end_has_failed() {
         let absent = Verdict::of(Err(io::ErrorKind::NotFound.into()), Duration::ZERO);
         assert!(!absent.is_passed() && absent.reason().starts_with("it did not run"));
-        let ended = Ended { code: None, timed_out: true, stdout: PASSED.to_owned(), stderr: "x".to_owned() };
+        let ended = Ended {
+            code: None,
+            timed_out: true,
+            computed: Duration::ZERO,
+            stdout: PASSED.to_owned(),
+            stderr: "x".to_owned(),
+        };
         let slow = Verdict::of(Ok(ended), Duration::ZERO);
         assert!(!slow.is_passed() && slow.output.ends_with('x'));
         assert_eq!(slow.reason(), "it did not end in time");
