@@ -72,6 +72,11 @@ const SOAKS: &[Soak] = &[
         words: &["-p", "nexus-cli", "--test", "projects"],
     },
     Soak {
+        name: "the suites of all packages, each as root and as a user",
+        variable: ("NEXUS_SOAK_SUITES", "1"),
+        words: &["-p", "nexus-cli", "--test", "suites"],
+    },
+    Soak {
         name: "200 detached sandboxes at once and 1,000 clients killed at random, for root and for a user",
         variable: ("NEXUS_SOAK_ATTACHES", "1000"),
         words: &["-p", "nexus-cli", "--test", "sessions", "many_sandboxes"],

@@ -3,6 +3,9 @@
 //!
 //! Inside, no flag is given, but for Rust, whose toolchain is a copy. What a suite needs besides the package (a test runner,
 //! vendored dependencies) is fetched beforehand, outside, into the workspace. A registry that cannot be reached is a failure.
+//!
+//! A suite takes several seconds of a processor for each run. Here root and the ordinary user take turns, so that each of them
+//! has a half of the suites in each language; with `NEXUS_SOAK_SUITES` every suite runs as both (`cargo xtask soak`).
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -129,9 +132,27 @@ fn directory() -> tempfile::TempDir {
     directory
 }
 
-/// Runs one suite inside and outside, as root and as an ordinary user; all must have passed as many tests.
-fn same_suite(suite: &Suite, fetched: &Path, extra: impl Fn(&Bench) -> Extra, passed: impl Fn(&str) -> u64) {
-    for bench in benches() {
+/// Returns whether the suite at a place in its list runs as this one of the users. They take turns; in a soak each runs all.
+fn has_turn(suite: usize, (user, users): (usize, usize), is_soak: bool) -> bool {
+    is_soak || suite % users == user
+}
+
+/// Benches of the users that run the suite at a place in its list.
+fn benches_of(suite: usize) -> Vec<Bench> {
+    let (all, is_soak) = (benches(), std::env::var_os("NEXUS_SOAK_SUITES").is_some());
+    let users = all.len();
+    let turns = all.into_iter().enumerate().filter(|(user, _)| has_turn(suite, (*user, users), is_soak));
+    turns.map(|(_, bench)| bench).collect()
+}
+
+/// Runs the suite of a place in its list inside and outside; all runs must have passed as many tests.
+fn same_suite(
+    (turn, suite): (usize, &Suite),
+    fetched: &Path,
+    extra: impl Fn(&Bench) -> Extra,
+    passed: impl Fn(&str) -> u64,
+) {
+    for bench in benches_of(turn) {
         let script = format!("cd {} && {}", suite.directory, suite.run);
         let twins = twice(&bench, |bench| copy_all(bench, fetched), &extra(&bench), &[script]);
         let count = passed(&stdout(&twins.outputs[0]));
@@ -165,13 +186,13 @@ fn python_packages_pass_their_own_tests_inside_as_outside() {
     let names = packages.iter().map(|package| package.split_once("==").unwrap().0).collect::<Vec<_>>().join(",");
     let source = ["--no-deps", "--no-binary", &names, "--dest", "sources"];
     fetch(&pip, &[&["download"], &common[..], &source, &packages].concat(), tools.path());
-    for suite in PYTHON {
+    for (turn, suite) in PYTHON.iter().enumerate() {
         let place = directory();
         let archive = tools.path().join(format!("sources/{}.tar.gz", suite.directory));
         fetch("tar", &["--extract", "--no-same-owner", "--file", archive.to_str().unwrap()], place.path());
         let copied = tools.path().join("tools");
         fetch("cp", &["-r", "--preserve=timestamps", copied.to_str().unwrap(), "tools"], place.path());
-        same_suite(suite, place.path(), |_| Extra::default(), |text| before("passed", text));
+        same_suite((turn, suite), place.path(), |_| Extra::default(), |text| before("passed", text));
     }
 }
 
@@ -181,19 +202,19 @@ fn node_packages_pass_their_own_tests_inside_as_outside() {
     let common = ["--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--no-save"];
     fs::write(tools.path().join("package.json"), "{\"private\":true}").unwrap();
     fetch("npm", &[&["install"], &common[..], NODE_TOOLS].concat(), tools.path());
-    for suite in NODE {
+    for (turn, suite) in NODE.iter().enumerate() {
         let place = directory();
         fetch("npm", &["pack", "--silent", suite.package], place.path());
         let archive = format!("{}.tgz", suite.package.replace('@', "-"));
         fetch("tar", &["--extract", "--no-same-owner", "--file", &archive], place.path());
         fetch("cp", &["-r", tools.path().join("node_modules").to_str().unwrap(), "node_modules"], place.path());
-        same_suite(suite, place.path(), |_| Extra::default(), |text| behind("pass", text));
+        same_suite((turn, suite), place.path(), |_| Extra::default(), |text| behind("pass", text));
     }
 }
 
 #[test]
 fn rust_crates_with_vendored_dependencies_pass_their_own_tests_inside_as_outside() {
-    for suite in RUST {
+    for (turn, suite) in RUST.iter().enumerate() {
         let place = directory();
         let (name, version) = suite.package.split_once('@').unwrap();
         let manifest = format!(
@@ -221,7 +242,7 @@ fn rust_crates_with_vendored_dependencies_pass_their_own_tests_inside_as_outside
             let flags = vec!["--profile".to_owned(), "rust".to_owned()];
             Extra { caller: vec![("PATH".to_owned(), path)], flags }
         };
-        same_suite(suite, place.path(), with_toolchain, |text| before("passed", text));
+        same_suite((turn, suite), place.path(), with_toolchain, |text| before("passed", text));
     }
 }
 
@@ -247,6 +268,17 @@ fn toolchain(bench: &Bench) -> PathBuf {
         fs::remove_dir_all(&copy).unwrap();
     }
     panic!("the toolchain {} could not be copied", sysroot.display());
+}
+
+#[test]
+fn each_suite_has_one_user_and_each_user_some_suites_of_each_language() {
+    for suites in [PYTHON, NODE, RUST].map(<[Suite]>::len) {
+        for suite in 0..suites {
+            assert_eq!((0..2).filter(|user| has_turn(suite, (*user, 2), false)).count(), 1);
+            assert!(has_turn(suite, (0, 1), false) && (0..2).all(|user| has_turn(suite, (user, 2), true)));
+        }
+        assert!((0..2).all(|user| (0..suites).any(|suite| has_turn(suite, (user, 2), false))));
+    }
 }
 
 #[test]
