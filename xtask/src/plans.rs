@@ -46,11 +46,11 @@ fn ci_steps(workspace: &Workspace) -> Vec<Step> {
         registries(),
         tests(),
         docs(),
-        escape(workspace),
-        left_out(workspace),
         release(),
-        powerloss(),
-        faults(),
+        beside(escape(workspace)),
+        beside(faults()),
+        beside(powerloss()),
+        beside(left_out(workspace)),
         machine(workspace),
         promised(spec::check_all_ran),
         largest(),
@@ -115,16 +115,22 @@ fn machine(workspace: &Workspace) -> Step {
     let words = vec![workspace.target.join("debug/nexus-vm").display().to_string()];
     let advice = "read the lines that begin with vm-case";
     let action = Action::Program { words, env: &[], counted: true };
-    Step { name: "virtual machine", advice, needs: &[BUILD], action }
+    Step { name: "virtual machine", advice, needs: &[BUILD], beside: false, action }
 }
 
 fn packages() -> Step {
-    Step { name: PACKAGES, advice: "install what is named", needs: &[], action: Action::Check(packages::ensure) }
+    Step {
+        name: PACKAGES,
+        advice: "install what is named",
+        needs: &[],
+        beside: false,
+        action: Action::Check(packages::ensure),
+    }
 }
 
 fn registries() -> Step {
     let advice = "the tests install packages from the registries of this machine: see what is named";
-    Step { name: "registries", advice, needs: &[PACKAGES], action: Action::Check(registries::write) }
+    Step { name: "registries", advice, needs: &[PACKAGES], beside: false, action: Action::Check(registries::write) }
 }
 
 fn fmt() -> Step {
@@ -142,31 +148,31 @@ fn clippy_inject() -> Step {
 }
 
 fn check_deps() -> Step {
-    Step { name: "check-deps", advice: "see above", needs: &[], action: Action::Check(deps::check) }
+    Step { name: "check-deps", advice: "see above", needs: &[], beside: false, action: Action::Check(deps::check) }
 }
 
 fn check_deny() -> Step {
-    Step { name: "check-deny", advice: "see above", needs: &[], action: Action::Check(deny::check) }
+    Step { name: "check-deny", advice: "see above", needs: &[], beside: false, action: Action::Check(deny::check) }
 }
 
 fn check_log() -> Step {
-    Step { name: "check-log", advice: "see above", needs: &[], action: Action::Check(log_rule::check) }
+    Step { name: "check-log", advice: "see above", needs: &[], beside: false, action: Action::Check(log_rule::check) }
 }
 
 fn check_waits() -> Step {
-    Step { name: "check-waits", advice: "see above", needs: &[], action: Action::Check(waits::check) }
+    Step { name: "check-waits", advice: "see above", needs: &[], beside: false, action: Action::Check(waits::check) }
 }
 
 fn check_schema() -> Step {
-    Step { name: "check-schema", advice: "see above", needs: &[], action: Action::Check(schema::check) }
+    Step { name: "check-schema", advice: "see above", needs: &[], beside: false, action: Action::Check(schema::check) }
 }
 
 fn check_spec() -> Step {
-    Step { name: "check-spec", advice: "see above", needs: &[], action: Action::Check(spec::check) }
+    Step { name: "check-spec", advice: "see above", needs: &[], beside: false, action: Action::Check(spec::check) }
 }
 
 fn check_words() -> Step {
-    Step { name: "check-words", advice: "see above", needs: &[], action: Action::Check(words::check) }
+    Step { name: "check-words", advice: "see above", needs: &[], beside: false, action: Action::Check(words::check) }
 }
 
 fn build() -> Step {
@@ -176,13 +182,13 @@ fn build() -> Step {
 
 fn tests() -> Step {
     let in_lanes = |workspace: &Workspace, counts: &mut Counts| lanes::run(workspace, INJECT, counts);
-    Step { name: "tests", advice: "see above", needs: &[BUILD], action: Action::Counted(in_lanes) }
+    Step { name: "tests", advice: "see above", needs: &[BUILD], beside: false, action: Action::Counted(in_lanes) }
 }
 
 /// Comes after every step with evidence, and needs none of them: that a promised test did not run is worth knowing when
 /// another one failed.
 fn promised(check: fn(&Workspace, &mut Counts) -> Result<(), Failure>) -> Step {
-    Step { name: PROMISED, advice: "see above", needs: &[BUILD], action: Action::Counted(check) }
+    Step { name: PROMISED, advice: "see above", needs: &[BUILD], beside: false, action: Action::Counted(check) }
 }
 
 fn unit_tests() -> Step {
@@ -209,6 +215,7 @@ fn escape(workspace: &Workspace) -> Step {
         name: "escape suite",
         advice: "run the failed vector alone: target/debug/nexus-escape suite --nexus target/debug/nexus --only ID",
         needs: &[BUILD],
+        beside: false,
         action: Action::Program { words, env: &[], counted: true },
     }
 }
@@ -221,36 +228,55 @@ fn left_out(workspace: &Workspace) -> Step {
         name: "walls",
         advice: "play one again: target/debug/nexus-escape walls --nexus target/debug/nexus --wall NAME",
         needs: &[BUILD],
+        beside: false,
         action: Action::Program { words, env: &[], counted: true },
     }
 }
 
 fn release() -> Step {
-    Step { name: "release", advice: "see above", needs: &[], action: Action::Check(release::refuses_inject) }
+    Step {
+        name: "release",
+        advice: "see above",
+        needs: &[],
+        beside: false,
+        action: Action::Check(release::refuses_inject),
+    }
 }
 
 fn powerloss() -> Step {
     let advice = "play the one that failed again, with the seed above: cargo xtask powerloss --seed N --only PLAY";
-    Step { name: "powerloss", advice, needs: &[BUILD], action: Action::Check(powerloss::bounded) }
+    Step { name: "powerloss", advice, needs: &[BUILD], beside: false, action: Action::Check(powerloss::bounded) }
 }
 
 fn faults() -> Step {
     let advice = "play the one that failed again: cargo xtask faults --only PHASE --root|--user --fault inject=…";
-    Step { name: "faults", advice, needs: &[BUILD], action: Action::Check(faults::bounded) }
+    Step { name: "faults", advice, needs: &[BUILD], beside: false, action: Action::Check(faults::bounded) }
 }
 
 fn largest() -> Step {
-    Step { name: "largest files", advice: "see above", needs: &[], action: Action::Check(sources::print_largest) }
+    Step {
+        name: "largest files",
+        advice: "see above",
+        needs: &[],
+        beside: false,
+        action: Action::Check(sources::print_largest),
+    }
 }
 
 fn cargo_step(name: &'static str, advice: &'static str, arguments: &[&str]) -> Step {
     let mut words = vec![cargo()];
     words.extend(arguments.iter().map(|word| (*word).to_owned()));
-    Step { name, advice, needs: &[], action: Action::Program { words, env: &[], counted: false } }
+    Step { name, advice, needs: &[], beside: false, action: Action::Program { words, env: &[], counted: false } }
 }
 
 fn needing(needs: &'static [&'static str], step: Step) -> Step {
     Step { needs, ..step }
+}
+
+/// For a step that waits more than it computes, and that measures nothing of the whole machine. The virtual machine is none: it
+/// computes, and an attack of the escape suite reads the memory of every process.
+fn beside(step: Step) -> Step {
+    Step { beside: true, ..step }
 }
 
 fn counted(mut step: Step) -> Step {
@@ -272,6 +298,11 @@ mod tests {
             for (index, step) in steps.iter().enumerate() {
                 let known = |needed: &&str| steps[..index].iter().any(|earlier| earlier.name == *needed);
                 assert!(step.needs.iter().all(known), "{} needs {:?}", step.name, step.needs);
+            }
+            for group in steps.chunk_by(|one, other| one.beside && other.beside) {
+                let names: Vec<_> = group.iter().map(|step| step.name).collect();
+                let is_free = |step: &Step| step.needs.iter().all(|needed| !names.contains(needed));
+                assert!(group.iter().all(is_free), "{names:?} run beside each other");
             }
             let counts =
                 |step: &Step| matches!(step.action, Action::Program { counted: true, .. } | Action::Counted(_));

@@ -1,12 +1,18 @@
-//! Runs a list of steps in order. A step that failed keeps only those from running that need it.
+//! Runs a list of steps in order, some of them beside each other. A step that failed keeps only those from running that need it.
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::workspace::Workspace;
+
+/// Number of steps that run beside each other, where their plan says so.
+const BESIDE: usize = 2;
 
 /// Action of a step.
 pub enum Action {
@@ -34,8 +40,19 @@ pub struct Step {
     /// Names of earlier steps without whose success this one would say nothing. A name that the plan lacks counts for
     /// nothing, so that one step serves several plans.
     pub needs: &'static [&'static str],
+    /// Set when it runs beside the steps next to it in the plan for which this is set too. Its output is shown when it ends.
+    pub beside: bool,
     /// Action of the step.
     pub action: Action,
+}
+
+/// The time at which the output of a program is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Output {
+    /// As it comes.
+    AtOnce,
+    /// In one piece when the program has ended.
+    AtTheEnd,
 }
 
 /// The outcome of one step of a plan.
@@ -50,6 +67,10 @@ enum Outcome {
 }
 
 impl Outcome {
+    fn is_failed(&self) -> bool {
+        matches!(self, Self::Failed(..))
+    }
+
     /// The line of the table behind the name of the step.
     fn columns(&self) -> String {
         match self {
@@ -60,37 +81,94 @@ impl Outcome {
     }
 }
 
+/// The steps of a plan that have ended, and all that they counted.
+#[derive(Default)]
+struct Plan {
+    counts: Counts,
+    outcomes: Vec<(&'static str, Outcome)>,
+    /// Number of failed steps without a failed test.
+    failed_steps: u64,
+}
+
+impl Plan {
+    /// Runs one step, or several beside each other; the plan has `all` steps.
+    fn play(&mut self, workspace: &Workspace, group: &[Step], all: usize) {
+        let mut ready = VecDeque::new();
+        let first = self.outcomes.len();
+        let mut outcomes: Vec<Option<Outcome>> = Vec::new();
+        for (index, step) in group.iter().enumerate() {
+            let place = format!("==> [{}/{all}] {}", first + index + 1, step.name);
+            let needed = unmet(step, &self.outcomes);
+            match needed {
+                Some(needed) => println!("{place} is not run: it needs {needed}"),
+                None => ready.push_back((index, place, step)),
+            }
+            outcomes.push(needed.map(Outcome::NotRun));
+        }
+        if let (1, Some((index, place, step))) = (ready.len(), ready.front()) {
+            // What it counts comes on top: the last step of a plan compares all that was counted.
+            let failed_before = self.counts.failed;
+            let outcome = timed(workspace, (place.as_str(), *step), &mut self.counts, Output::AtOnce);
+            self.failed_steps += u64::from(outcome.is_failed() && self.counts.failed == failed_before);
+            outcomes[*index] = Some(outcome);
+        } else {
+            for (index, outcome, counts) in at_the_same_time(workspace, ready) {
+                self.failed_steps += u64::from(outcome.is_failed() && counts.failed == 0);
+                self.counts.merge(counts);
+                outcomes[index] = Some(outcome);
+            }
+        }
+        let names = group.iter().map(|step| step.name);
+        self.outcomes.extend(names.zip(outcomes).filter_map(|(name, outcome)| Some((name, outcome?))));
+    }
+}
+
+/// Runs steps beside each other, in the order of the list.
+fn at_the_same_time(workspace: &Workspace, ready: VecDeque<(usize, String, &Step)>) -> Vec<(usize, Outcome, Counts)> {
+    let lanes = BESIDE.min(ready.len());
+    let (ready, ended) = (Mutex::new(ready), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..lanes {
+            scope.spawn(|| {
+                loop {
+                    let next = ready.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                    let Some((index, place, step)) = next else { break };
+                    let mut counts = Counts::default();
+                    let outcome = timed(workspace, (place.as_str(), step), &mut counts, Output::AtTheEnd);
+                    ended.lock().unwrap_or_else(PoisonError::into_inner).push((index, outcome, counts));
+                }
+            });
+        }
+    });
+    ended.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs one step and prints its place in the plan before and after it.
+fn timed(workspace: &Workspace, (place, step): (&str, &Step), counts: &mut Counts, output: Output) -> Outcome {
+    println!("{place}");
+    let began = Instant::now();
+    let result = one(workspace, step, counts, output);
+    let time = began.elapsed();
+    let verdict = if result.is_ok() { "ok" } else { "FAILED" };
+    println!("{place} {verdict}, {:.1} s", time.as_secs_f64());
+    match result {
+        Ok(()) => Outcome::Done(time),
+        Err(failure) => {
+            // At once, since what follows may take minutes; and at the end, where it is looked for.
+            println!("{failure}");
+            Outcome::Failed(time, failure)
+        }
+    }
+}
+
 /// Runs `steps`, prints a table, and ends with the line `N passed, N failed`.
 pub fn run(workspace: &Workspace, steps: &[Step]) -> Result<(), Failure> {
     let start = Instant::now();
-    let mut counts = Counts::default();
-    let mut outcomes: Vec<(&'static str, Outcome)> = Vec::new();
-    let mut failed_steps = 0;
-    for (index, step) in steps.iter().enumerate() {
-        let place = format!("==> [{}/{}] {}", index + 1, steps.len(), step.name);
-        if let Some(needed) = unmet(step, &outcomes) {
-            println!("{place} is not run: it needs {needed}");
-            outcomes.push((step.name, Outcome::NotRun(needed)));
-            continue;
-        }
-        println!("{place}");
-        let began = Instant::now();
-        let failed_before = counts.failed;
-        let result = one(workspace, step, &mut counts);
-        let time = began.elapsed();
-        let verdict = if result.is_ok() { "ok" } else { "FAILED" };
-        println!("{place} {verdict}, {:.1} s", time.as_secs_f64());
-        let outcome = match result {
-            Ok(()) => Outcome::Done(time),
-            Err(failure) => {
-                // At once, since what follows may take minutes; and at the end, where it is looked for.
-                println!("{failure}");
-                failed_steps += u64::from(counts.failed == failed_before);
-                Outcome::Failed(time, failure)
-            }
-        };
-        outcomes.push((step.name, outcome));
+    let mut plan = Plan::default();
+    for group in steps.chunk_by(|one, other| one.beside && other.beside) {
+        plan.play(workspace, group, steps.len());
     }
+    let Plan { counts, outcomes, failed_steps } = plan;
     println!("\n{:<28} {:>8}  result", "step", "seconds");
     for (name, outcome) in &outcomes {
         println!("{name:<28} {}", outcome.columns());
@@ -118,7 +196,7 @@ fn unmet(step: &Step, outcomes: &[(&'static str, Outcome)]) -> Option<&'static s
     step.needs.iter().copied().find(|needed| !succeeded(needed))
 }
 
-fn one(workspace: &Workspace, step: &Step, counts: &mut Counts) -> Result<(), Failure> {
+fn one(workspace: &Workspace, step: &Step, counts: &mut Counts, output: Output) -> Result<(), Failure> {
     let Action::Program { words, env, counted } = &step.action else {
         return match step.action {
             Action::Check(check) => check(workspace),
@@ -128,7 +206,7 @@ fn one(workspace: &Workspace, step: &Step, counts: &mut Counts) -> Result<(), Fa
     };
     let (passed_before, failed_before) = (counts.passed, counts.failed);
     let skipped_before = counts.no_machine.is_some();
-    let succeeded = program(workspace, words, env, counted.then_some(&mut *counts))
+    let succeeded = program(workspace, words, env, counted.then_some(&mut *counts), output)
         .map_err(|error| Failure::new(format!("`{}` did not start: {error}", words.join(" ")), step.advice))?;
     let said_why = counts.no_machine.is_some() && !skipped_before;
     if *counted && succeeded && counts.passed == passed_before && !said_why {
@@ -148,6 +226,7 @@ fn program(
     words: &[String],
     env: &[(&str, &str)],
     counts: Option<&mut Counts>,
+    output: Output,
 ) -> std::io::Result<bool> {
     let (name, arguments) = words.split_first().ok_or(std::io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(name);
@@ -156,6 +235,7 @@ fn program(
         return Ok(command.status()?.success());
     };
     let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let mut held = String::new();
     if let Some(stdout) = child.stdout.take() {
         let mut reader = BufReader::new(stdout);
         let mut line = Vec::new();
@@ -163,11 +243,16 @@ fn program(
             // Not read as UTF-8 lines: the output of a hostile test case may hold any bytes.
             let text = String::from_utf8_lossy(&line);
             counts.add_line(&text);
-            print!("{text}");
+            match output {
+                Output::AtOnce => print!("{text}"),
+                Output::AtTheEnd => held.push_str(&text),
+            }
             line.clear();
         }
     }
-    Ok(child.wait()?.success())
+    let status = child.wait()?;
+    print!("{held}");
+    Ok(status.success())
 }
 
 #[cfg(test)]
