@@ -63,7 +63,10 @@ fn steps_beside_each_other_run_at_the_same_time_and_are_all_counted() {
     // Each of the first two waits until the other one has started.
     let script = |own: &str, other: &str, end: &str| {
         let place = directory.display();
-        format!("echo > {place}/{own}; until [ -e {place}/{other} ]; do sleep 0.01; done; {end}")
+        // Bounded: one after the other they would wait for ever.
+        let wait =
+            format!("n=0; until [ -e {place}/{other} ]; do n=$((n+1)); [ $n -lt 3000 ] || exit 1; sleep 0.01; done");
+        format!("echo > {place}/{own}; {wait}; {end}")
     };
     let step = |name, script: String| Step { name, beside: true, ..shell(&script, true) };
     let steps = [
