@@ -60,6 +60,7 @@ pub const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("changes", &["caller", "runner", "layer", "model", "terminal"]),
+    ("hints", &["caller", "driver", "runner", "egress", "policy", "profiles", "model"]),
     ("mcp", &["caller", "runner", "model"]),
     ("history", &["caller", "runner", "receipt", "policy", "model"]),
     ("sessions", &["caller", "runner", "policy", "profiles", "model", "terminal"]),
@@ -74,6 +75,7 @@ pub const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "caller",
             "changes",
+            "hints",
             "history",
             "mcp",
             "sessions",

@@ -34,6 +34,7 @@ const HOST_SIDE: &[&str] = &[
     "crates/beneath/src",
     "crates/egress/src",
     "crates/git/src",
+    "crates/hints/src",
     "crates/history/src",
     "crates/layer/src",
     "crates/mcp/src",

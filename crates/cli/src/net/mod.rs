@@ -6,7 +6,7 @@
 //!  [egress], clients' settings ────────────────────────────────────────────────┴▶ `network` ─ `runner::net::rules` ─▶ `Policy`
 //!                                                                                   └─▶ the engine's `RunNetwork`
 //!  `ask`: questions on the terminal ◀─▶ the engine's `Service`; `elsewhere`: those for another session, by `requests`
-//!  the engine's `NetworkEnd` ─▶ `ended`: lines on stderr
+//!  the engine's `NetworkEnd` ─▶ `nexus_hints::blocked`: lines on stderr
 //! ```
 //! The egress is a thread of the process that holds the sandbox, started after the clone: whatever ends that process
 //! ends both, and the listeners are closed by the kernel. Nothing can be left that accepts.
@@ -16,7 +16,6 @@ pub mod ask;
 mod check;
 pub mod command;
 mod elsewhere;
-pub mod ended;
 mod given_answers;
 pub mod host_port;
 mod listening;

@@ -4,7 +4,6 @@
 
 use super::args::ProxyArgs;
 use super::check::resolved;
-use super::ended;
 use super::network::own_addresses;
 use crate::failure::{Failure, one_line};
 use crate::failures;
@@ -12,6 +11,7 @@ use crate::profile::resolution::NO_SUCH_PROFILE;
 use crate::signals::Signals;
 use crate::terminal::out;
 use nexus_egress::{Clock, Config, Egress, FileSink, Listeners, Processes};
+use nexus_hints::blocked;
 use nexus_model::RunId;
 use nexus_policy::net::Policy;
 use nexus_runner::net::ended::NetworkEnd;
@@ -51,7 +51,7 @@ pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
     let places = crate::host::ready_state_dir()?;
     let id = RunId::new();
     let sink = Arc::new(FileSink::new(record::create(&places, id)?, record::MAX_BYTES));
-    let named = ended::named(&network.policy);
+    let named = blocked::named(&network.policy);
     let mut config = Config::new(Arc::new(network.policy), Clock::start(), sink);
     config.upstream_proxy = network.upstream;
     // Rules that are read again may be for one program, too.
@@ -84,7 +84,7 @@ pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
         Err(error) => NetworkEnd { problem: Some(error.to_string()), ..NetworkEnd::default() },
     };
     record::forget_if_empty(&places, id).map_err(|error| failed("the record", &error))?;
-    for line in ended::lines(&ended, &named, None) {
+    for line in blocked::lines(&ended, &named, None) {
         print_note(&line);
     }
     if record::place(&places, id).exists() {

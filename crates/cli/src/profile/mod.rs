@@ -18,8 +18,6 @@ pub mod policy_command;
 mod policy_fleet;
 pub mod replay;
 pub mod resolution;
-#[cfg(test)]
-pub mod scene;
 pub mod trust_command;
 
 pub use nexus_caller::profiles as caller;

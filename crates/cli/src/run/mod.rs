@@ -13,11 +13,9 @@ pub mod facility;
 mod feeder;
 mod foreground;
 mod frontend;
-mod hints;
 pub mod input;
 mod open_files;
 pub mod parsed_run;
-mod perhaps;
 pub mod report;
 mod slow_end;
 

@@ -5,13 +5,13 @@ mod print;
 mod words;
 
 use super::direct::{appeared_line, held_line, some_of, uncovered_line};
-use super::hints::{self, Hint};
+use super::input::Input;
 use super::open_files::readers_line;
 use super::parsed_run::ParsedRun;
 use crate::change_text;
 use crate::failure::Failure;
 use crate::failures::INTERNAL_ADVICE;
-use crate::net::ended::{self, lines as net_lines};
+use nexus_hints::{Ended, Hint, blocked};
 use nexus_model::exit::REFUSED;
 use nexus_model::{ByteText, ExitReason, ExitStatus};
 use nexus_receipt::Issued;
@@ -32,7 +32,7 @@ pub struct Report {
     changes_by_file: Option<String>,
     notes: Vec<String>,
     /// The hosts that the rules of the run allow by name.
-    named_hosts: Vec<ended::Named>,
+    named_hosts: Vec<blocked::Named>,
     /// The group of the command, if it is a package client.
     client_group: Option<&'static str>,
     problem: Option<Failure>,
@@ -41,12 +41,18 @@ pub struct Report {
     hints: Vec<Hint>,
 }
 
+/// Hands a run over to its advice.
+fn ended<'a>(parsed_run: &'a ParsedRun, report: &'a RunReport) -> Ended<'a> {
+    let ParsedRun { run, toolchains, shows_auto, .. } = parsed_run;
+    Ended { run, report, input_was_left: parsed_run.input == Input::NotPassed, toolchains, shows_auto: *shows_auto }
+}
+
 impl Report {
     /// Adds advice, where it is wanted, and what the caller asked for to the report of the engine. `copy` takes a copy of the
     /// receipt.
     pub fn new(parsed_run: &ParsedRun, mut run: RunReport, copy: Option<FullOutput>, advises: bool) -> Self {
         // Nothing is looked up for advice that is not printed.
-        let hints = if advises { hints::for_run(parsed_run, &run) } else { Vec::new() };
+        let hints = if advises { nexus_hints::for_run(ended(parsed_run, &run)) } else { Vec::new() };
         let asked = &parsed_run.run;
         let argv = &asked.plan.argv;
         let command = argv.first().map(|name| name.as_os_str().display().to_string()).unwrap_or_default();
@@ -66,8 +72,8 @@ impl Report {
             unprotected: direct.map(|direct| direct.unprotected.clone()).unwrap_or_default(),
             changes_by_file: parsed_run.changes_by_file.clone(),
             notes: std::mem::take(&mut run.remarks).into_iter().map(remark).collect(),
-            client_group: ended::client_group(argv),
-            named_hosts: asked.network.as_ref().map(|net| ended::named(&net.policy)).unwrap_or_default(),
+            client_group: blocked::client_group(argv),
+            named_hosts: asked.network.as_ref().map(|net| blocked::named(&net.policy)).unwrap_or_default(),
             problem: run.settled.problem.clone().map(Failure::from),
             receipt,
             hints,
@@ -131,7 +137,9 @@ impl Report {
         for index in &self.run.left.held {
             lines.add(&held_line(index));
         }
-        for line in self.run.network.iter().flat_map(|ended| net_lines(ended, &self.named_hosts, self.client_group)) {
+        for line in
+            self.run.network.iter().flat_map(|ended| blocked::lines(ended, &self.named_hosts, self.client_group))
+        {
             lines.add(&line);
         }
         for hint in self.hints.iter().filter(|_| advises) {

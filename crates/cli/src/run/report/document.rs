@@ -1,9 +1,9 @@
 //! The document that `nexus run --json` prints, and the writing of it without another copy of the changes.
 
 use crate::args::RunArgs;
-use crate::run::hints::Hint;
 use crate::run::report::Report;
 use crate::terminal::sink::write_to_caller;
+use nexus_hints::Hint;
 use nexus_layer::{Change, Conflict, HeldIndex};
 use nexus_model::{ByteText, ExitReason, ExitStatus, RunId};
 use nexus_runner::live::output::Stream;

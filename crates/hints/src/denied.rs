@@ -4,9 +4,9 @@
 //! known to be read-only or hidden, and the advice begins with `perhaps`. The words are hostile: a path of them is compared
 //! with the plan, and nothing is opened.
 
-use super::known_paths::{KnownPaths, innermost, whole};
-use super::until::Until;
-use crate::failure::one_line;
+use crate::known_paths::{KnownPaths, innermost, whole};
+use crate::until::Until;
+use nexus_caller::failure::one_line;
 use nexus_model::Plan;
 use nexus_model::plan::Access;
 use nexus_runner::live::last_words::LastWords;
@@ -87,16 +87,16 @@ fn error_in(line: &[u8]) -> Option<(usize, Error)> {
 
 /// Returns where a message goes on behind the name of the program that complains: "PROGRAM: cannot create PATH: ERROR". A
 /// message that has only the error behind its first colon names no program: "open PATH: ERROR".
-pub(super) fn after_program(line: &[u8], error: usize) -> usize {
+pub fn after_program(line: &[u8], error: usize) -> usize {
     at(line, b": ").map(|colon| colon + 2).filter(|start| *start < error).unwrap_or(0)
 }
 
 /// Returns the path of "cannot create PATH: ERROR" or of "ERROR: PATH".
-pub(super) fn path_of(line: &[u8], start: usize, error: usize) -> Option<&Path> {
+pub fn path_of(line: &[u8], start: usize, error: usize) -> Option<&Path> {
     paths(&line[start..error]).last().or_else(|| paths(&line[error..]).next())
 }
 
-pub(super) fn at(line: &[u8], text: &[u8]) -> Option<usize> {
+pub fn at(line: &[u8], text: &[u8]) -> Option<usize> {
     line.windows(text.len()).position(|window| window == text)
 }
 

@@ -57,7 +57,7 @@ pub fn advice(argv: &[ByteText], words: &LastWords) -> Option<String> {
     let name = first.as_path().file_name()?.to_str()?;
     let talks = INTERACTIVE.contains(&name) && rest.iter().all(|word| STILL.contains(&word.0.as_slice()));
     (talks || words.has(WANTED)).then(|| {
-        let name = crate::failure::one_line(name);
+        let name = nexus_caller::failure::one_line(name);
         format!(
             "perhaps: {name} wants a terminal, and its standard input is empty. nexus run -t gives it one of its own."
         )

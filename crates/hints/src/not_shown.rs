@@ -5,10 +5,10 @@
 //! Nexus, and file systems that may wait for a server or a program: a process cannot leave such a wait, and its thread keeps the whole
 //! process from ending.
 
-use super::denied::{after_program, at, path_of};
-use super::known_paths::whole;
-use super::until::Until;
-use crate::failure::one_line;
+use crate::denied::{after_program, at, path_of};
+use crate::known_paths::whole;
+use crate::until::Until;
+use nexus_caller::failure::one_line;
 use nexus_model::Plan;
 use nexus_model::plan::Access;
 use nexus_profiles::toolchains::is_system;
@@ -37,7 +37,7 @@ fn of_line(plan: &Plan, state: &Path, line: &[u8]) -> Option<String> {
     if is_inside(plan, &path) || OWN.iter().any(|own| path.starts_with(own)) || !mounts::is_local(&path) {
         return None;
     }
-    let guarded = Guarded::here(&crate::host::here());
+    let guarded = Guarded::here(&nexus_caller::host::here());
     let refused = guarded.refusal(&path, Access::ReadOnly, |path| path.symlink_metadata().is_ok());
     if refused.is_some() || state.starts_with(&path) || path.starts_with(state) || !is_there(&path) {
         return None;
@@ -48,7 +48,7 @@ fn of_line(plan: &Plan, state: &Path, line: &[u8]) -> Option<String> {
 
 /// Reports whether a path is there, without links on its way: a name beside the workspace may lead to a key. Only file systems that
 /// answer on their own are asked: the command chose the name, and a look could connect the host with a server, or wait for one.
-pub(super) fn is_there(path: &Path) -> bool {
+pub fn is_there(path: &Path) -> bool {
     let mut ways: Vec<&Path> = path.ancestors().collect();
     ways.reverse();
     mounts::is_local(path)

@@ -21,7 +21,7 @@ impl Scene {
         let root = std::fs::canonicalize(dir.path()).unwrap();
         let (home, workspace) = (root.join("home"), root.join("home/code/ws"));
         std::fs::create_dir_all(&workspace).unwrap();
-        let caller = ProfileHost { variables: BTreeMap::new(), home: Some(home), ..super::caller::caller() };
+        let caller = ProfileHost { variables: BTreeMap::new(), home: Some(home), ..nexus_caller::profiles::caller() };
         let host = Host::of(&caller, &workspace, false);
         Self { _dir: dir, host }
     }

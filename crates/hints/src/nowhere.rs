@@ -2,8 +2,8 @@
 //!
 //! The name comes from the caller's command line, and only names of files are read.
 
-use super::not_shown::is_there;
-use crate::failure::one_line;
+use crate::not_shown::is_there;
+use nexus_caller::failure::one_line;
 use nexus_model::Plan;
 use nexus_policy::profile::closest;
 use std::path::{Path, PathBuf};

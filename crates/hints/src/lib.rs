@@ -1,30 +1,40 @@
-//! Advice at the end of a run, about limits of the sandbox that the command met and could not name.
+//! Advice at the end of a run, about limits of the sandbox that the command met and could not name, and about connections that
+//! the egress blocked.
+//!
+//! ```text
+//!  plan, last words, names asked for ─▶ for_run ─▶ Hint: a stable code and a sentence
+//!  summary of the egress ─▶ blocked::lines ─▶ each destination with the flag that allows it
+//! ```
 //!
 //! A hint changes nothing: neither the exit code nor what is committed. What comes from inside is cleaned before it
 //! is shown.
 
+#![forbid(unsafe_code)]
+
 mod another;
+pub mod blocked;
 mod denied;
 mod known_paths;
 mod not_found;
 mod not_shown;
 mod nowhere;
+mod perhaps;
+#[cfg(test)]
+mod scene;
 mod script;
 mod terminal;
 mod unread_input;
 mod until;
 mod worktree;
 
-use super::input::Input;
-use super::parsed_run::ParsedRun;
-use super::perhaps;
-use crate::net::ended::client_group;
-use crate::profile::caller::tool_host;
+use nexus_caller::profiles::tool_host;
 use nexus_model::exit::NOT_FOUND;
 use nexus_model::{ByteText, Plan};
+use nexus_policy::profile::Toolchain;
 use nexus_runner::live::last_words::LastWords;
 use nexus_runner::live::names::AskedNames;
 use nexus_runner::plan::direct::Direct;
+use nexus_runner::plan::resolve::ResolvedRun;
 use nexus_runner::run::report::RunReport;
 use serde::Serialize;
 use until::Until;
@@ -47,21 +57,36 @@ impl Hint {
     }
 }
 
+/// A run that has ended, and the choices of its user that advice depends on.
+#[derive(Clone, Copy)]
+pub struct Ended<'a> {
+    /// The run, as the engine took it.
+    pub run: &'a ResolvedRun,
+    /// The report of the engine about its end.
+    pub report: &'a RunReport,
+    /// The command found an empty standard input, since the caller's is a terminal or a device and no flag passed it on.
+    pub input_was_left: bool,
+    /// Toolchains that profiles asked for.
+    pub toolchains: &'a [Toolchain],
+    /// The toolchains that the caller's PATH leads to were shown.
+    pub shows_auto: bool,
+}
+
 /// Returns the advice for a run that has ended.
-pub fn for_run(parsed_run: &ParsedRun, report: &RunReport) -> Vec<Hint> {
+pub fn for_run(ended: Ended<'_>) -> Vec<Hint> {
+    let Ended { run, report, .. } = ended;
     let (words, exit) = (&report.last_words, report.command_exit);
-    let ParsedRun { run, input, .. } = parsed_run;
     let (mut hints, until) = (Vec::new(), Until::start());
     if let Some(message) = script::advice(&run.plan, report.not_started.as_ref()) {
         hints.push(Hint::new("script", message));
     } else if exit == NOT_FOUND {
-        let message = not_found::advice(parsed_run, report.not_started.as_ref(), words);
+        let message = not_found::advice(ended);
         hints.extend(message.map(|message| Hint::new("not_found", message)));
     } else if report.not_started.is_none() {
-        hints.extend(other_program(parsed_run));
+        hints.extend(other_program(ended));
     }
     hints.extend(no_network(&report.names, &run.plan.argv));
-    hints.extend(standard_input(*input, &run.plan.argv, words));
+    hints.extend(standard_input(ended));
     let opens_git = run.direct.as_ref().map(Direct::opens_git);
     if exit != 0 {
         match worktree::advice(&run.plan, words) {
@@ -92,13 +117,13 @@ fn of_words(plan: &Plan, words: &LastWords, opens_git: Option<bool>, until: Unti
 }
 
 /// Returns the advice for a command that ran another program than the caller's PATH has.
-fn other_program(parsed_run: &ParsedRun) -> Option<Hint> {
-    let plan = &parsed_run.run.plan;
-    let host = tool_host(plan.workspace.source.as_path(), parsed_run.run.network.is_some());
-    let another = another::program(plan, &host, parsed_run.shows_auto)?;
-    let (state, name) = (&parsed_run.run.site.places.state, plan.argv.first()?.as_path());
+fn other_program(Ended { run, toolchains, shows_auto, .. }: Ended<'_>) -> Option<Hint> {
+    let plan = &run.plan;
+    let host = tool_host(plan.workspace.source.as_path(), run.network.is_some());
+    let another = another::program(plan, &host, shows_auto)?;
+    let (state, name) = (&run.site.places.state, plan.argv.first()?.as_path());
     let message = match &another.tool {
-        Some(tool) => not_found::flag_after(&another.what, &host, &parsed_run.toolchains, state, name, tool)?,
+        Some(tool) => not_found::flag_after(&another.what, &host, toolchains, state, name, tool)?,
         None => format!("{}. Call it by its path.", another.what),
     };
     Some(Hint::new("another_program", message))
@@ -118,7 +143,7 @@ fn no_network(asked: &AskedNames, argv: &[ByteText]) -> Option<Hint> {
         (more, true) => format!(" and more than {more} more"),
     };
     // A package client needs more hosts than the one that it asked for first.
-    let group = client_group(argv)
+    let group = blocked::client_group(argv)
         .map_or_else(String::new, |group| format!("--allow-group {group} allows the hosts of your own settings; "));
     let message = format!(
         "the command asked for {shown}{more}, and the run has no network. {group}--allow {first} allows that host."
@@ -127,9 +152,9 @@ fn no_network(asked: &AskedNames, argv: &[ByteText]) -> Option<Hint> {
 }
 
 /// Returns the advice for standard input that the command was not given: it holds data, or a terminal is wanted.
-fn standard_input(input: Input, argv: &[ByteText], words: &LastWords) -> Option<Hint> {
+fn standard_input(Ended { run, report, input_was_left, .. }: Ended<'_>) -> Option<Hint> {
     let stdin = rustix::stdio::stdin();
-    if input != Input::NotPassed {
+    if !input_was_left {
         return None;
     }
     if unread_input::is_waiting(stdin) {
@@ -137,6 +162,6 @@ fn standard_input(input: Input, argv: &[ByteText], words: &LastWords) -> Option<
                        leaves it out without this line.";
         return Some(Hint::new("input_not_passed", message));
     }
-    let advice = rustix::termios::isatty(stdin).then(|| terminal::advice(argv, words)).flatten();
+    let advice = rustix::termios::isatty(stdin).then(|| terminal::advice(&run.plan.argv, &report.last_words)).flatten();
     advice.map(|message| Hint::new("terminal", message))
 }

@@ -3,8 +3,8 @@
 //! A linked worktree has a file `.git` that names its directory in the repository. A run has a layer over the workspace alone, so that a
 //! commit has nowhere to go. A workspace that holds both, the worktree and the repository, has room for it.
 
-use super::not_shown::is_there;
-use crate::failure::one_line;
+use crate::not_shown::is_there;
+use nexus_caller::failure::one_line;
 use nexus_model::Plan;
 use nexus_runner::live::last_words::LastWords;
 use rustix::fs::{CWD, FileType, Mode, OFlags};
@@ -30,7 +30,7 @@ pub fn advice(plan: &Plan, words: &LastWords) -> Option<String> {
     if repository.starts_with(workspace) {
         return None;
     }
-    Some(text(plan, &repository, crate::host::here().home.as_deref()))
+    Some(text(plan, &repository, nexus_caller::host::here().home.as_deref()))
 }
 
 fn text(plan: &Plan, repository: &Path, home: Option<&Path>) -> String {

@@ -4,7 +4,7 @@
 //! The file is hostile: it is opened in the workspace without waiting for anybody, must be a plain file, and its first line is cleaned
 //! before it is shown.
 
-use crate::failure::one_line;
+use nexus_caller::failure::one_line;
 use nexus_driver::NotStarted;
 use nexus_driver::frames::ExecStage;
 use nexus_model::Plan;

@@ -3,7 +3,7 @@
 //! An earlier run may have made as many of these paths as a disk holds, and the command chooses the words. So each path is put into a
 //! set once, and each word is looked up in it.
 
-use super::until::Until;
+use crate::until::Until;
 use nexus_model::plan::{Access, Bind, Cover};
 use nexus_model::{ByteText, Plan};
 use std::cell::OnceCell;

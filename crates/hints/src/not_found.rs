@@ -3,29 +3,28 @@
 //! The name comes from the command line, or from the last words of a shell inside. Those are hostile: only a plain name
 //! is looked up, only on the caller's PATH, and the answer goes to the caller alone.
 
-use super::super::parsed_run::ParsedRun;
-use super::nowhere;
-use crate::profile::caller::tool_host;
+use crate::Ended;
+use crate::nowhere;
+use nexus_caller::profiles::tool_host;
 use nexus_driver::NotStarted;
 use nexus_driver::frames::ExecStage;
 use nexus_model::plan::Access;
 use nexus_policy::profile::Toolchain;
 use nexus_profiles::toolchains::{is_system, prefix, showing as toolchain_showing};
 use nexus_profiles::{Tool, ToolHost as Host};
-use nexus_runner::live::last_words::LastWords;
 use nexus_runner::plan::guarded::Guarded;
 use std::path::{Path, PathBuf};
 
 /// Returns what to do about a command that ended with 127.
-pub fn advice(parsed_run: &ParsedRun, not_started: Option<&NotStarted>, words: &LastWords) -> Option<String> {
-    let host = tool_host(parsed_run.run.plan.workspace.source.as_path(), parsed_run.run.network.is_some());
-    match not_started {
+pub fn advice(Ended { run, report, toolchains, .. }: Ended<'_>) -> Option<String> {
+    let host = tool_host(run.plan.workspace.source.as_path(), run.network.is_some());
+    match report.not_started.as_ref() {
         Some(NotStarted::Exec { stage: ExecStage::Exec, .. }) => {
-            let name = parsed_run.run.plan.argv.first()?.as_path();
+            let name = run.plan.argv.first()?.as_path();
             let found = of_path(&host, name).or_else(|| host.find(&[name.to_str()?]));
             match found {
-                Some(tool) => flag(&host, &parsed_run.toolchains, &parsed_run.run.site.places.state, name, &tool),
-                None if is_a_line(&parsed_run.run.plan.argv) => {
+                Some(tool) => flag(&host, toolchains, &run.site.places.state, name, &tool),
+                None if is_a_line(&run.plan.argv) => {
                     Some("the command is one word with spaces in it. --shell 'WORDS' runs it with a shell.".to_owned())
                 }
                 None if is_a_bind(name) => Some(
@@ -33,16 +32,15 @@ pub fn advice(parsed_run: &ParsedRun, not_started: Option<&NotStarted>, words: &
                      the command write to it; -v prints a summary."
                         .to_owned(),
                 ),
-                None if raises_rights(&parsed_run.run.plan.argv) => Some(NO_RIGHTS.to_owned()),
-                None => nowhere::advice(&parsed_run.run.plan, &host.path, name.to_str()?),
+                None if raises_rights(&run.plan.argv) => Some(NO_RIGHTS.to_owned()),
+                None => nowhere::advice(&run.plan, &host.path, name.to_str()?),
             }
         }
         Some(_) => None,
         None => {
-            let name = words.missing_command()?;
+            let name = report.last_words.missing_command()?;
             let tool = host.find(&[&name])?;
-            let advice =
-                flag(&host, &parsed_run.toolchains, &parsed_run.run.site.places.state, Path::new(&name), &tool)?;
+            let advice = flag(&host, toolchains, &run.site.places.state, Path::new(&name), &tool)?;
             Some(format!("perhaps: {advice}"))
         }
     }
@@ -85,7 +83,7 @@ fn flag(host: &Host, known: &[Toolchain], state: &Path, name: &Path, tool: &Tool
 }
 
 /// Continues a sentence about a program outside with the flag that shows it.
-pub(super) fn flag_after(
+pub fn flag_after(
     what: &str,
     host: &Host,
     known: &[Toolchain],
@@ -109,8 +107,8 @@ pub(super) fn flag_after(
     };
     let place = if target.is_some() { &tool.file } else { &tool.real };
     let is_state = state.starts_with(&source) || source.starts_with(state);
-    let refused =
-        Guarded::here(&crate::host::here()).refusal(&source, Access::ReadOnly, |path| path.symlink_metadata().is_ok());
+    let refused = Guarded::here(&nexus_caller::host::here())
+        .refusal(&source, Access::ReadOnly, |path| path.symlink_metadata().is_ok());
     if is_state || refused.is_some() {
         return Some(format!("{what}. No flag shows that path; install it below /usr or into the workspace."));
     }
@@ -129,7 +127,7 @@ fn is_left_out(host: &Host, tool: &Tool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::scene::Scene;
+    use crate::scene::Scene;
 
     fn told(scene: &Scene, name: &str) -> Option<String> {
         let tool = of_path(&scene.host, Path::new(name)).or_else(|| scene.host.find(&[name]))?;
