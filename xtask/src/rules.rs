@@ -19,6 +19,7 @@ pub const MAY_USE: &[(&str, &[&str])] = &[
     ("git", &["beneath", "model"]),
     ("layer", &["beneath", "git", "model"]),
     ("snapshot", &["beneath", "model"]),
+    ("image", &["beneath"]),
     ("facility", &["snapshot", "layer", "model"]),
     ("egress", &["policy", "model"]),
     ("profiles", &["policy", "model"]),
