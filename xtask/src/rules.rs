@@ -86,6 +86,7 @@ pub const MAY_USE: &[(&str, &[&str])] = &[
             "runner",
             "layer",
             "facility",
+            "image",
             "egress",
             "driver",
             "driver-namespace",

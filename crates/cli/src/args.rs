@@ -47,6 +47,8 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Look at changes that wait for a decision
     Changes(ChangesArgs),
+    /// Import, list, show and remove images, which nexus run --image takes as the system of a sandbox
+    Image(crate::image::args::ImageArgs),
     /// Verify and show receipts: signed statements of what runs were and did
     Receipt(ReceiptArgs),
     /// Decide about destinations, show what was reached, or run the egress alone
@@ -108,6 +110,9 @@ pub struct RunArgs {
     /// Working directory, inside the workspace
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
+    /// Use this image as the system, in place of the host's; see nexus image
+    #[arg(long, value_name = "IMAGE")]
+    pub image: Option<String>,
     /// Show another host path, read-only; may repeat
     #[arg(long, value_name = "SRC[:DST]")]
     pub ro: Vec<OsString>,

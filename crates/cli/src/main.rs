@@ -11,6 +11,7 @@
 //!       ─▶ net: what may be reached, what was, and the egress alone
 //!       ─▶ up, mothership, daemon: serve a fleet; login, territory, facility, directive: use one
 //!       ─▶ warm:    a launcher process for later runs
+//!       ─▶ image:   images that take the place of the host's system
 //!       ─▶ receipt, log: signed statements about past runs
 //!       ─▶ man, completions: this command line for man(1) and for shells
 //! ```
@@ -24,6 +25,7 @@ mod completions;
 mod diagnostics;
 mod familiar;
 mod frequent;
+mod image;
 mod live;
 mod manual;
 mod mcp;
@@ -88,6 +90,7 @@ fn command() -> ExitCode {
         args::Command::Supervise(args) => supervisor::supervise(*args),
         args::Command::Doctor(doctor) => nexus_doctor::command(&doctor),
         args::Command::Changes(changes) => nexus_changes::command(&changes, &live::changes::OfCheckpoints),
+        args::Command::Image(image) => image::command(&image),
         args::Command::Receipt(receipt) => nexus_history::receipts::command(&receipt),
         args::Command::AttackPart { words } => nexus_doctor::attack::part(&words),
         args::Command::Net(net) => net::command::command(&net),

@@ -25,9 +25,13 @@ use std::time::Duration;
 
 /// Puts the request of a command line together.
 pub fn of(args: &RunArgs, resolution: &Resolution) -> Result<RunRequest, Failure> {
-    let argv = match &args.shell {
-        Some(text) => vec!["/bin/sh".into(), "-c".into(), text.clone().into()],
-        None => args.command.iter().cloned().map(ByteText::from).collect(),
+    let image = resolution.image.as_ref();
+    let argv = match (&args.shell, image) {
+        (Some(text), _) => vec!["/bin/sh".into(), "-c".into(), text.clone().into()],
+        (None, Some(image)) if args.command.is_empty() => {
+            image.settings.command().iter().map(|word| word.as_str().into()).collect()
+        }
+        (None, _) => args.command.iter().cloned().map(ByteText::from).collect(),
     };
     let opens_git = args.direct_git || args.live_git;
     let writes = if args.is_direct() { WriteMode::Direct { opens_git } } else { WriteMode::Layer };
@@ -42,6 +46,7 @@ pub fn of(args: &RunArgs, resolution: &Resolution) -> Result<RunRequest, Failure
     }
     Ok(RunRequest {
         argv,
+        image: image.map(|image| image.run.clone()),
         mount: args.facility.as_ref().map(|_| PathBuf::from(crate::run::facility::MOUNT)),
         cwd: args.cwd.clone(),
         // The caller does not stand in a facility.

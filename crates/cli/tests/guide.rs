@@ -156,6 +156,7 @@ const ORDINARY: &[&str] = &[
     "facilities.md",
     "fleet.md",
     "console.md",
+    "images.md",
     "warm.md",
 ];
 /// Pages about tools that are found from PATH.

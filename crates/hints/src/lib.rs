@@ -80,7 +80,8 @@ pub fn for_run(ended: Ended<'_>) -> Vec<Hint> {
     if let Some(message) = script::advice(&run.plan, report.not_started.as_ref()) {
         hints.push(Hint::new("script", message));
     } else if exit == NOT_FOUND {
-        let message = not_found::advice(ended);
+        // What the host has says nothing about an image.
+        let message = run.plan.image.is_none().then(|| not_found::advice(ended)).flatten();
         hints.extend(message.map(|message| Hint::new("not_found", message)));
     } else if report.not_started.is_none() {
         hints.extend(other_program(ended));

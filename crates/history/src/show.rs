@@ -73,6 +73,9 @@ fn rows(receipt: &Receipt) -> Vec<(&'static str, String)> {
     for auto in &request.auto_binds {
         rows.push(("shown", format!("{} ({})", auto.path.as_path().display(), auto.reason)));
     }
+    if let Some(image) = &request.image {
+        rows.push(("image", image.clone()));
+    }
     if request.allow_ptrace {
         rows.push(("tracing", "processes inside could trace each other".to_owned()));
     }

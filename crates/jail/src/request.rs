@@ -46,6 +46,8 @@ pub struct Prepared {
     /// The numbers by which the files of the workspace are distinct.
     pub(crate) numbers: Numbers,
     pub(crate) binds: Option<Vec<OwnedFd>>,
+    /// The root of an image.
+    pub(crate) image: Option<OwnedFd>,
     /// The upper directory of a layer in memory.
     pub(crate) upper: Option<OwnedFd>,
     /// Mounts that have done their part. The kernel waits for all processors when one is closed for good.

@@ -129,6 +129,15 @@ pub struct WorkspaceMount {
     pub writes: Writes,
 }
 
+/// Image whose unpacked root takes the place of the host's system.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageRoot {
+    /// Absolute host path of the root, which is never written.
+    pub path: ByteText,
+    /// Digest of the manifest, as images write it: `sha256:` and hexadecimal digits.
+    pub digest: String,
+}
+
 /// Everything about one sandbox and its first command, unchecked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanDraft {
@@ -136,6 +145,8 @@ pub struct PlanDraft {
     pub run_id: RunId,
     /// Strength of the isolation.
     pub profile: SandboxProfile,
+    /// Image in place of the host's system.
+    pub image: Option<ImageRoot>,
     /// Workspace that the command works on.
     pub workspace: WorkspaceMount,
     /// Existing paths in the workspace, relative, that cannot be read inside.
@@ -178,6 +189,7 @@ impl PlanDraft {
         Self {
             run_id: RunId::new(),
             profile: SandboxProfile::Untrusted,
+            image: None,
             workspace: WorkspaceMount {
                 source: workspace.into(),
                 target: workspace.into(),
@@ -355,6 +367,7 @@ fn check_command(draft: &PlanDraft) -> Result<(), PlanError> {
 
 fn check_places(draft: &PlanDraft) -> Result<(), PlanError> {
     let workspace = draft.workspace.target.as_path();
+    draft.image.as_ref().map_or(Ok(()), |image| normal("the root of the image", &image.path))?;
     normal("the workspace", &draft.workspace.source)?;
     normal("the workspace", &draft.workspace.target)?;
     unreserved("the workspace", &draft.workspace.target)?;

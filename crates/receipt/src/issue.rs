@@ -196,6 +196,7 @@ fn document(issuer: &Issuer, finished: Statement<'_>, seed: &Seed, key_id: KeyId
         env: Bounded::whole(env),
         binds: Bounded::whole(plan.binds.clone()),
         hidden: Bounded::whole(plan.hidden.clone()),
+        image: plan.image.as_ref().map(|image| image.digest.clone()),
         limits: plan.limits.clone(),
         timeout_ms: finished.timeout.map(|timeout| timeout.as_millis() as u64),
         required: plan.required.iter().map(|guarantee| guarantee.name().to_owned()).collect(),

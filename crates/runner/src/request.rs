@@ -2,7 +2,7 @@
 
 use crate::net::network::RunNetwork;
 use nexus_driver::frames::TerminalSize;
-use nexus_model::plan::Access;
+use nexus_model::plan::{Access, ImageRoot};
 use nexus_model::{ByteText, Guarantee};
 use nexus_policy::profile::{Grants, Origin, ProfileName, Sourced};
 use std::collections::{BTreeMap, BTreeSet};
@@ -155,11 +155,24 @@ pub struct Streams {
     pub input: bool,
 }
 
+/// An image in place of the host's system, resolved.
+#[derive(Debug, Clone)]
+pub struct RunImage {
+    /// Its unpacked root and its digest.
+    pub root: ImageRoot,
+    /// The name that the caller gave it.
+    pub reference: String,
+    /// The variables that it suggests.
+    pub variables: Vec<(String, String)>,
+}
+
 /// Asks for one run.
 #[derive(Clone)]
 pub struct RunRequest {
     /// The command and its arguments.
     pub argv: Vec<ByteText>,
+    /// The image in place of the host's system.
+    pub image: Option<RunImage>,
     /// The path at which the workspace appears inside; `None` means its path on the host.
     pub mount: Option<PathBuf>,
     /// The working directory, inside the workspace, as a path of the host.

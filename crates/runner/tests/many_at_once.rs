@@ -222,6 +222,7 @@ impl Attendant for Collector {
 fn request(script: &str) -> RunRequest {
     RunRequest {
         argv: ["/bin/sh", "-c", script].map(Into::into).to_vec(),
+        image: None,
         mount: Some("/workspace".into()),
         cwd: None,
         current_directory: None,

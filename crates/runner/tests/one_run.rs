@@ -67,6 +67,7 @@ impl Place {
         let site = Site::open(WorkspaceChoice::Named(self.workspace.clone()), &self.host).unwrap();
         let request = RunRequest {
             argv: argv.iter().map(|word| (*word).into()).collect(),
+            image: None,
             mount: None,
             cwd: None,
             current_directory: None,

@@ -5,11 +5,13 @@ use super::resolution::{FileState, Resolution};
 use crate::args::RunArgs;
 use crate::failure::{Failure, one_line};
 use crate::failures;
+use crate::image::ImageOfRun;
 use crate::net::host_port::refuse_loopback_rules;
 use crate::net::network;
 use crate::request;
 use crate::run::facility;
 use crate::terminal::out;
+use nexus_image::Settings;
 use nexus_layer::entries::protected::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES};
 use nexus_model::plan::Access;
 use nexus_policy::profile::{ChangesMode, Grants, format_limit};
@@ -62,7 +64,7 @@ fn explained(args: &RunArgs) -> Result<String, Failure> {
     let guarded = resolve::guarded(shows, grants, tools, &host);
     let place = Place { host: &host, workspace: &workspace, state: &places.state, guarded: &guarded };
     let binds = binds::read(shows, grants, tools, &place)?;
-    let env = environment::build(&request.variables, grants, tools, &host, request.credentials_only_warn)?;
+    let env = environment::build(&request, &host)?;
     crate::environment::warn(&env.notices);
     let has_network = request.network.is_some();
     let shown: Vec<_> = binds.iter().map(|shown| shown.bind.target.as_path()).collect();
@@ -122,7 +124,13 @@ impl Explained {
         out.head("auto", &if from.is_empty() { state.to_owned() } else { format!("{state}  ← {from}") });
         out.title("paths");
         out.row(&format!("write {}", self.workspace.display()), "the workspace; changes are kept apart");
-        out.row("read  /usr and the system's tables in /etc", "always");
+        match &self.resolution.image {
+            None => out.row("read  /usr and the system's tables in /etc", "always"),
+            Some(image) => {
+                let root = &image.run.root;
+                out.row(&format!("read  / of the image {}", root.digest), &format!("--image {}", image.run.reference));
+            }
+        }
         for shown in &self.binds {
             let target = shown.bind.target.as_path().display();
             let made = if shown.made.is_some() { "made by Nexus".to_owned() } else { String::new() };
@@ -186,6 +194,13 @@ impl Explained {
             self.binds.iter().any(|shown| target.starts_with(shown.bind.target.as_path()))
                 || target.starts_with(&self.workspace)
         };
+        let of_image = self.resolution.image.iter().flat_map(|image| {
+            let Settings { user, working_dir, .. } = &image.settings;
+            let ignored = [("user", user), ("working directory", working_dir)].into_iter();
+            ignored
+                .filter(|(_, value)| !value.is_empty())
+                .map(|(what, value)| format!("the {what} of the image, {}, is ignored", one_line(value)))
+        });
         let is_auto = |bind: &&FoundBind| bind.from.auto_reason().is_some() && matches!(bind.source, Source::Path(_));
         let left_out = self.resolution.found.binds.iter().filter(is_auto);
         let left_out = left_out.filter(|bind| !is_shown(&bind.target)).map(|bind| {
@@ -195,7 +210,7 @@ impl Explained {
                 bind.why
             )
         });
-        self.resolution.found.notes.iter().cloned().chain(left_out).collect()
+        self.resolution.found.notes.iter().cloned().chain(left_out).chain(of_image).collect()
     }
 
     fn json(&self) -> Value {
@@ -228,6 +243,9 @@ impl Explained {
         document["workspace"] =
             json!({"path": nexus_model::ByteText::from(self.workspace.as_path()), "nexus_yaml": self.file()});
         document["paths"] = paths.into();
+        if let Some(image) = &self.resolution.image {
+            document["image"] = image_json(image);
+        }
         document["environment"] = variables.into();
         if let Some(network) = &self.resolution.network {
             let rows = network::describe(network, &self.resolution.settings.egress);
@@ -246,6 +264,16 @@ impl Explained {
         document["notes"] = json!(self.notes());
         document
     }
+}
+
+/// Renders an image, with what it says about its use and what becomes of that.
+fn image_json(image: &ImageOfRun) -> Value {
+    json!({
+        "digest": image.run.root.digest,
+        "reference": image.run.reference,
+        "command": image.settings.command(),
+        "ignored": {"user": image.settings.user, "workdir": image.settings.working_dir},
+    })
 }
 
 /// Renders the grants of profiles as JSON, before anything of the host is inspected.

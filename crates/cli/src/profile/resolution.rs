@@ -2,6 +2,7 @@
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
+use crate::image::ImageOfRun;
 use crate::net::network;
 use crate::net::saved::NAME as ASKED;
 use crate::profile::caller::caller;
@@ -39,6 +40,8 @@ pub struct Resolution {
     pub grants: Grants,
     /// The binds and variables that the toolchains and clients need.
     pub found: Found,
+    /// The image in place of the host's system.
+    pub image: Option<ImageOfRun>,
     /// The operator's settings.
     pub settings: Settings,
     /// The workspace's file.
@@ -101,6 +104,11 @@ impl Resolution {
             }
         };
         auto::obey(&mut grants, &settings)?;
+        let image = crate::image::of_run(args, &places.state)?;
+        if let Some(image) = &image {
+            // Programs of the host need its libraries, which are not there.
+            grants.auto = Some(Sourced::new(false, Origin::Flag(format!("--image {}", image.run.reference))));
+        }
         ceilings(&mut grants, &settings)?;
         grace_within(&grants, &settings, args.grace)?;
         policy::obey(policies.effective(), &mut grants, args, &caller)?;
@@ -120,7 +128,7 @@ impl Resolution {
         });
         let documents = grants.profiles.iter().cloned().chain(narrowing).chain(of_policies).collect();
         let network = network::of(&grants, &args.net, &settings.egress, workspace, &mut found)?;
-        Ok(Self { grants, found, settings, file: state, network, documents, searches, workspace_at_start })
+        Ok(Self { grants, found, image, settings, file: state, network, documents, searches, workspace_at_start })
     }
 
     /// Returns the place where the workspace's own file says what becomes of the changes. A user who loses work by it

@@ -82,6 +82,10 @@ pub fn shell(mut args: RunArgs) -> u8 {
         let hint = "nexus run --detach --tty -- bash starts one, and nexus attach talks to it";
         return print_failure(&Failure::usage("shell", message, hint), args.json);
     }
+    if args.command.is_empty() && args.shell.is_none() && args.image.is_some() {
+        // The one shell that nearly every image has; the host's says nothing about it.
+        args.command = vec!["/bin/sh".into()];
+    }
     if args.command.is_empty() && args.shell.is_none() {
         let usable = |path: &std::path::Path| path.starts_with("/bin") || path.starts_with("/usr/bin");
         let wanted = std::env::var_os("SHELL").filter(|shell| usable(shell.as_ref()));

@@ -13,6 +13,7 @@ use crate::profile::policy;
 use crate::profile::resolution::Resolution;
 use crate::request;
 use crate::terminal::Hold;
+use nexus_image::HeldRoot;
 use nexus_model::Guarantee;
 use nexus_model::limits::DEFAULT_MAX_OUTPUT;
 use nexus_policy::document::Effective;
@@ -47,8 +48,12 @@ pub struct ParsedRun {
     pub policies: Effective,
     /// The workspace as it was when the policy documents were read.
     pub workspace_at_start: WorkspaceAtStart,
+    /// The name that the caller gave to the image.
+    pub image_reference: Option<String>,
     /// Keeps other runs out of the facility until this one is over.
     _facility: Option<OpenFacility>,
+    /// Keeps the root of the image until then.
+    _image: Option<HeldRoot>,
 }
 
 impl ParsedRun {
@@ -114,7 +119,9 @@ impl ParsedRun {
             policies: resolution.settings.egress.policies.clone(),
             workspace_at_start: resolution.workspace_at_start,
             run,
+            image_reference: args.image.clone(),
             _facility: facility,
+            _image: resolution.image.map(|image| image.held),
         })
     }
 }

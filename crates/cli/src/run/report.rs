@@ -39,6 +39,8 @@ pub struct Report {
     receipt: Option<Result<Issued, Failure>>,
     /// Advice about limits of the sandbox that the command met.
     hints: Vec<Hint>,
+    /// The image in place of the host's system: its digest, and the name that the caller gave it.
+    image: Option<serde_json::Value>,
 }
 
 /// Hands a run over to its advice.
@@ -77,6 +79,11 @@ impl Report {
             problem: run.settled.problem.clone().map(Failure::from),
             receipt,
             hints,
+            image: asked
+                .plan
+                .image
+                .as_ref()
+                .map(|image| serde_json::json!({"digest": image.digest, "reference": parsed_run.image_reference})),
             run,
         }
     }

@@ -8,7 +8,8 @@
 //! One tmpfs serves for all private directories (`/tmp`, HOME, …): they are mounts of its subdirectories, so that one
 //! size limit bounds them together.
 
-use crate::inside::system::{self, SCRATCH, System};
+use crate::inside::places::SCRATCH;
+use crate::inside::system::{self, System};
 use crate::leave_out::{Wall, stands};
 use crate::mount_targets::{self, below_root, show, top};
 use crate::mounts::{self, Depth, NODEV, NOEXEC, NOSUID, RDONLY};

@@ -12,7 +12,7 @@ use crate::identity::Identity;
 use crate::inside::mounted::LookedAt;
 use crate::inside::rootfs::{self, Root};
 use crate::inside::workspace::{self, Workspace};
-use crate::inside::{binds, confinement, covers, descriptors, limits, second_search, system};
+use crate::inside::{binds, confinement, covers, descriptors, image, limits, places, second_search, system};
 use crate::leave_out::{Wall, stands};
 use crate::quotas::Quotas;
 use crate::request::{self, Here, Prepared, Request, Setup, Start};
@@ -92,7 +92,7 @@ fn set_up(
         faults.check(Step::PrivateMounts)?;
         let private = rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
         rustix::mount::mount_change(c"/", private).at(Step::PrivateMounts, "/")?;
-        let system = system::open(faults)?;
+        let system = system::open(faults, image::open(request, prepared.image)?)?;
         let workspace = workspace::open(request, prepared.workspace, watch)?;
         numbers = workspace.numbers().unwrap_or(numbers);
         let binds = binds::open(request, prepared.binds)?;
@@ -291,7 +291,7 @@ fn names_and_devices(setup: &Setup, here: &Here) -> Result<(), StepError> {
     creds::wipe_strings(faults, &here.strings)?;
     faults.check(Step::HostName)?;
     if stands(Wall::UtsNamespace) {
-        rustix::system::sethostname(system::HOSTNAME.as_bytes()).at(Step::HostName, "sethostname")?;
+        rustix::system::sethostname(places::HOSTNAME.as_bytes()).at(Step::HostName, "sethostname")?;
     }
     if here.own_network && stands(Wall::NetworkNamespace) {
         faults.check(Step::Loopback)?;

@@ -2,6 +2,8 @@
 //! `/etc` and a few devices. Either the child of a launch builds it, or a launcher builds it once as a template.
 
 use crate::inside::etc;
+use crate::inside::image::{self, Image};
+use crate::inside::places::{HOSTNAME, SCRATCH};
 use crate::leave_out::{Wall, stands};
 use crate::mount_targets::{ensure_place, show};
 use crate::mounts::{self, Depth, NODEV, NOEXEC, NOSUID, RDONLY};
@@ -12,11 +14,6 @@ use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Host name inside.
-pub const HOSTNAME: &str = "nexus";
-/// Directories that stay writable, with their modes.
-pub const SCRATCH: &[(&str, u32)] =
-    &[("tmp", 0o1777), ("var/tmp", 0o1777), ("home/nexus", 0o700), ("run", 0o755), ("dev/shm", 0o1777)];
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
 const SYSTEM: &[&str] = &["bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr"];
 
@@ -56,23 +53,15 @@ pub struct System {
     pieces: Vec<Piece>,
     links: Vec<(PathBuf, PathBuf)>,
     devices: Vec<Piece>,
+    image: Option<Image>,
 }
 
-/// Opens the system view and the devices.
-pub fn open(faults: Faults) -> Result<System, StepError> {
+/// Opens the system view, of the host or of an image, and the devices.
+pub fn open(faults: Faults, image: Option<Image>) -> Result<System, StepError> {
     faults.check(Step::OpenSystem)?;
-    let mut system = System { pieces: Vec::with_capacity(16), links: Vec::new(), devices: Vec::new() };
-    for name in SYSTEM {
-        add(&mut system, &Path::new("/").join(name), PathBuf::from(name)).at(Step::OpenSystem, name)?;
-    }
-    for name in etc::FROM_HOST {
-        let place = Path::new("etc").join(name);
-        add(&mut system, &Path::new("/").join(&place), place).at(Step::OpenSystem, name)?;
-    }
-    let zone = PathBuf::from("etc/localtime");
-    match std::fs::read_link("/etc/localtime") {
-        Ok(link) if link.starts_with("/usr") => system.links.push((link, zone)),
-        _ => add(&mut system, Path::new("/etc/localtime"), zone).at(Step::OpenSystem, "localtime")?,
+    let mut system = System { pieces: Vec::with_capacity(16), links: Vec::new(), devices: Vec::new(), image };
+    if system.image.is_none() {
+        open_host(&mut system)?;
     }
     for name in DEVICES {
         let device = Path::new("/dev").join(name);
@@ -80,6 +69,22 @@ pub fn open(faults: Faults) -> Result<System, StepError> {
         system.devices.push(Piece { mount, place: Path::new("dev").join(name), is_dir: false });
     }
     Ok(system)
+}
+
+fn open_host(system: &mut System) -> Result<(), StepError> {
+    for name in SYSTEM {
+        add(system, &Path::new("/").join(name), PathBuf::from(name)).at(Step::OpenSystem, name)?;
+    }
+    for name in etc::FROM_HOST {
+        let place = Path::new("etc").join(name);
+        add(system, &Path::new("/").join(&place), place).at(Step::OpenSystem, name)?;
+    }
+    let zone = PathBuf::from("etc/localtime");
+    match std::fs::read_link("/etc/localtime") {
+        Ok(link) if link.starts_with("/usr") => system.links.push((link, zone)),
+        _ => add(system, Path::new("/etc/localtime"), zone).at(Step::OpenSystem, "localtime")?,
+    }
+    Ok(())
 }
 
 /// A link into `/usr` stays a link; a directory or file is shown read-only; what the host lacks the sandbox lacks too.
@@ -115,6 +120,9 @@ pub fn build(faults: Faults, system: &System, root: &OwnedFd) -> Result<(), Step
     faults.check(Step::MountSystem)?;
     for piece in &system.pieces {
         piece.attach(root).at(Step::MountSystem, &show(&piece.place))?;
+    }
+    if let Some(image) = &system.image {
+        image::fill(image, root).at(Step::MountSystem, "the root of the image")?;
     }
     faults.check(Step::MountDevices)?;
     for piece in &system.devices {

@@ -3,6 +3,7 @@
 //! Root does it because only root can map file owners and have the full overlay; a launcher process, because its children
 //! never see the host. Otherwise the child does it. All of it is detached mounts: descriptors, attached nowhere.
 
+use crate::inside::image;
 use crate::launcher::idmap::{Map, Maps, Others};
 use crate::launcher::lists;
 use crate::launcher::overlay_compat;
@@ -76,9 +77,13 @@ pub fn prepare(
         };
         binds.push(mount.at(Step::IdMappedMounts, &show(path))?);
     }
+    let image = request.plan.image.as_ref().map(|image| image.path.as_path());
+    // With the owners of the host, who are the overflow user inside: it is only read.
+    let image = image.map(|path| open_source(path, image::attributes()).at(Step::IdMappedMounts, &show(path)));
+    let image = image.transpose()?;
     let identity = &request.setup.identity;
     let lists = if identity.by_root { lists::open(request.plan, &binds, identity) } else { Vec::new() };
-    Ok(Prepared { workspace: Some(mount), numbers, binds: Some(binds), upper, deferred, lists })
+    Ok(Prepared { workspace: Some(mount), numbers, binds: Some(binds), image, upper, deferred, lists })
 }
 
 fn overlaid(request: &Request<'_>, lower: &OwnedFd, layer: &OwnedFd, layer_place: &Path) -> Result<OwnedFd, StepError> {

@@ -141,7 +141,10 @@ pub fn fits(target: &Path) -> bool {
 /// Returns whether everything that a plan shows can be had on a template with its places.
 #[must_use]
 pub fn fits_plan(plan: &Plan) -> bool {
-    !is_below_etc(plan.workspace.target.as_path()) && targets(plan).iter().all(|target| fits(target))
+    // A template has the host's system.
+    plan.image.is_none()
+        && !is_below_etc(plan.workspace.target.as_path())
+        && targets(plan).iter().all(|target| fits(target))
 }
 
 fn open_readable(path: &str) -> io::Result<OwnedFd> {
@@ -270,7 +273,7 @@ fn build_here(faults: Faults, places: &EtcMounts) -> Result<(), StepError> {
     faults.check(Step::PrivateMounts)?;
     let private = rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
     rustix::mount::mount_change(c"/", private).at(Step::PrivateMounts, "/")?;
-    let system = system::open(faults)?;
+    let system = system::open(faults, None)?;
     let mut kinds = Vec::with_capacity(places.len());
     for (target, source) in places {
         let meta = std::fs::metadata(source).at(Step::Template, &show(source))?;
@@ -308,6 +311,15 @@ mod tests {
             .unwrap_err();
         assert!(began.elapsed() < Duration::from_secs(10));
         assert!(error.detail.contains("does not answer"), "{error}");
+    }
+
+    #[test]
+    fn a_plan_with_an_image_takes_no_template() {
+        let mut draft = nexus_model::plan::PlanDraft::direct(Path::new("/srv/x"), ["true"], Path::new("/state/x"));
+        assert!(fits_plan(&Plan::new(draft.clone()).unwrap()));
+        let path = "/state/images/roots/x/tree".into();
+        draft.image = Some(nexus_model::plan::ImageRoot { path, digest: String::new() });
+        assert!(!fits_plan(&Plan::new(draft).unwrap()));
     }
 
     #[test]

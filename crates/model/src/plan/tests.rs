@@ -10,6 +10,7 @@ fn draft() -> PlanDraft {
     PlanDraft {
         run_id: RunId::new(),
         profile: SandboxProfile::Untrusted,
+        image: None,
         workspace: WorkspaceMount {
             source: "/srv/project".into(),
             target: "/srv/project".into(),

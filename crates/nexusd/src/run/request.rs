@@ -66,6 +66,7 @@ pub fn request(
     };
     Ok(RunRequest {
         argv,
+        image: None,
         mount: Some(admitted.mount.clone()),
         cwd: Some(cwd),
         current_directory: None,

@@ -128,6 +128,9 @@ pub struct Request {
     pub binds: Bounded<Bind>,
     /// Paths that could not be read inside.
     pub hidden: Bounded<ByteText>,
+    /// Digest of the image in place of the host's system. Left out when there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
     /// The requested resource limits.
     pub limits: Limits,
     /// Milliseconds until SIGTERM.

@@ -36,6 +36,7 @@ fn receipt(pair: &Pair) -> Receipt {
             limits: Limits::defaults(1 << 20),
             timeout_ms: None,
             required: Vec::new(),
+            image: None,
             allow_ptrace: false,
             env_secrets: Vec::new(),
             opened_binds: Vec::new(),

@@ -13,6 +13,7 @@ fn plan(workspace: &Path, protected: &[&str], hidden: &[&str], binds: &[(&Path, 
     Plan::new(PlanDraft {
         run_id: RunId::new(),
         profile: SandboxProfile::Untrusted,
+        image: None,
         hidden: names(hidden),
         private: Vec::new(),
         covered: Vec::new(),

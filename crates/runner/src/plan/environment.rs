@@ -3,7 +3,7 @@
 use crate::host::Host;
 use crate::plan::binds::{NoHome, in_home};
 use crate::plan::credential;
-use crate::request::{Tools, VariableRequest};
+use crate::request::{RunImage, RunRequest, Tools, VariableRequest};
 use nexus_model::ByteText;
 use nexus_model::plan::HOME;
 use nexus_policy::profile::{Grants, Origin};
@@ -103,11 +103,18 @@ pub struct Environment {
     pub notices: Vec<PassedCredential>,
 }
 
-/// Puts the environment together: the standard variables, then those that profiles pass and set, then those of toolchains, then
+/// Puts the environment of a request together.
+pub fn build(request: &RunRequest, host: &Host) -> Result<Environment, EnvironmentError> {
+    let RunRequest { variables, grants, tools, credentials_only_warn, .. } = request;
+    put_together(request.image.as_ref(), variables, grants, tools, host, *credentials_only_warn)
+}
+
+/// Takes the standard variables, then what an image suggests beside them, then those that profiles pass and set, then those of toolchains, then
 /// those of the request. Variables that are dropped go last, since a workspace's file narrows a request too.
 ///
 /// With `only_warns` a variable that looks like a credential is a notice instead of a refusal.
-pub fn build(
+fn put_together(
+    image: Option<&RunImage>,
     asked: &[VariableRequest],
     grants: &Grants,
     tools: &Tools,
@@ -123,6 +130,13 @@ pub fn build(
     for (name, value) in STANDARD {
         insert((*name).into(), (*value).into(), false, false, &Origin::Standard);
     }
+    // It may say where its programs are. What Nexus sets so that nothing waits or draws stays.
+    let taken = |name: &str| name == "PATH" || !STANDARD.iter().any(|(known, _)| *known == name);
+    let suggested = image.into_iter().flat_map(|image| image.variables.iter().map(move |one| (image, one)));
+    for (image, (name, value)) in suggested.filter(|(_, (name, _))| taken(name)) {
+        let from = Origin::Flag(format!("--image {}", image.reference));
+        insert(name.as_str().into(), value.as_str().into(), false, false, &from);
+    }
     for (name, other) in [("USER", "LOGNAME"), ("LOGNAME", "USER")] {
         let value = of_caller(OsStr::new(name)).or_else(|| of_caller(OsStr::new(other)));
         if let Some(value) = value.filter(|value| !value.is_empty()) {
@@ -134,7 +148,9 @@ pub fn build(
             insert(name.as_str().into(), value.into(), true, false, from);
         }
     }
-    if let Some((value, from)) = path(grants, tools, host)? {
+    let usual = image.and_then(|image| image.variables.iter().rev().find(|(name, _)| name == "PATH"));
+    let usual = usual.map_or(PATH, |(_, value)| value);
+    if let Some((value, from)) = path(grants, tools, host, usual)? {
         insert("PATH".into(), value.into(), false, false, &from);
     }
     for (name, set) in &tools.env {
@@ -183,7 +199,12 @@ pub fn passed_credential(name: &ByteText, value: &ByteText, from: &Origin) -> Op
 }
 
 /// Returns the directories of profiles, then those of toolchains, then the system's. `None` when only the system's are there.
-fn path(grants: &Grants, tools: &Tools, host: &Host) -> Result<Option<(OsString, Origin)>, EnvironmentError> {
+fn path(
+    grants: &Grants,
+    tools: &Tools,
+    host: &Host,
+    usual: &str,
+) -> Result<Option<(OsString, Origin)>, EnvironmentError> {
     let mut directories = Vec::new();
     for entry in &grants.path {
         directories.push((in_home(host, &entry.value, &entry.from)?, entry.from.clone()));
@@ -198,7 +219,7 @@ fn path(grants: &Grants, tools: &Tools, host: &Host) -> Result<Option<(OsString,
         text.push(directory);
         text.push(":");
     }
-    text.push(PATH);
+    text.push(usual);
     Ok(Some((text, first)))
 }
 
@@ -232,7 +253,7 @@ mod tests {
     }
 
     fn with(asked: &[VariableRequest], grants: &Grants, host: &Host) -> Result<Environment, EnvironmentError> {
-        build(asked, grants, &Tools::default(), host, false)
+        put_together(None, asked, grants, &Tools::default(), host, false)
     }
 
     fn built(asked: &[VariableRequest]) -> BTreeMap<ByteText, ByteText> {
@@ -284,9 +305,43 @@ mod tests {
     }
 
     #[test]
+    fn an_image_suggests_variables_and_replaces_none_that_nexus_or_the_caller_sets() {
+        let variables = [
+            ("PATH", "/opt/bin:/bin"),
+            ("HOME", "/root"),
+            ("GIT_TERMINAL_PROMPT", "1"),
+            ("A", "image"),
+            ("B", "image"),
+        ];
+        let image = RunImage {
+            root: nexus_model::plan::ImageRoot { path: "/x".into(), digest: String::new() },
+            reference: "x".to_owned(),
+            variables: variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        };
+        let of = |tools: &Tools| {
+            let asked = [set("B", "flag")];
+            let all =
+                put_together(Some(&image), &asked, &default_grants(), tools, &host(&[]), false).unwrap().variables;
+            all.into_iter().map(|one| (one.name, one.value)).collect::<BTreeMap<ByteText, ByteText>>()
+        };
+        let env = of(&Tools::default());
+        for (name, value) in
+            [("PATH", "/opt/bin:/bin"), ("HOME", HOME), ("GIT_TERMINAL_PROMPT", "0"), ("A", "image"), ("B", "flag")]
+        {
+            assert_eq!(env.get(&name.into()), Some(&value.into()), "{name}");
+        }
+        let tools = Tools {
+            path: vec![nexus_policy::profile::Sourced::new("/tool".into(), Origin::Standard)],
+            ..Tools::default()
+        };
+        assert_eq!(of(&tools).get(&"PATH".into()), Some(&"/tool:/opt/bin:/bin".into()));
+    }
+
+    #[test]
     fn a_setting_makes_the_refusal_a_notice() {
         let host = host(&[("GITHUB_TOKEN", "x7Kq")]);
-        let all = build(&[pass("GITHUB_TOKEN")], &default_grants(), &Tools::default(), &host, true).unwrap();
+        let all =
+            put_together(None, &[pass("GITHUB_TOKEN")], &default_grants(), &Tools::default(), &host, true).unwrap();
         assert!(all.variables.iter().any(|one| one.secret && one.name == "GITHUB_TOKEN".into()));
         assert_eq!(all.notices.len(), 1);
     }

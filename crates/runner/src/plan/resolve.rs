@@ -171,7 +171,7 @@ pub fn resolve_as(run_id: RunId, site: Site, request: &RunRequest, host: &Host) 
         fit::check_top(workspace, matches!(writes, Writes::MemoryLayer { .. }))?;
     }
     let hidden = hidden(grants, request.hide_secrets, Top { workspace, inside: target })?;
-    let env = environment::build(&request.variables, grants, tools, host, request.credentials_only_warn)?;
+    let env = environment::build(request, host)?;
     let canary = Record::place(&site.places.runs, run_id);
     let shown = shown(shows, grants, tools, &site, host, |one| {
         hide::check_bind(&hidden.paths, Top { workspace, inside: target }, one)
@@ -187,6 +187,7 @@ pub fn resolve_as(run_id: RunId, site: Site, request: &RunRequest, host: &Host) 
     let draft = PlanDraft {
         run_id,
         profile: SandboxProfile::Untrusted,
+        image: request.image.as_ref().map(|image| image.root.clone()),
         hidden: hidden.paths,
         binds,
         private,

@@ -37,6 +37,7 @@ impl Report {
             sandbox: json!({
                 "profile": "untrusted",
                 "driver": self.run.driver,
+                "image": self.image,
                 "guarantees": self.run.guarantees,
                 "proof": self.run.proof,
             }),

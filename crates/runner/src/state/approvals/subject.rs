@@ -58,6 +58,7 @@ impl Subject {
             "cwd": plan.cwd,
             "workspace": plan.workspace.source,
             "sandbox": plan.profile,
+            "image": plan.image.as_ref().map(|image| &image.digest),
             "binds": binds,
             "hidden": plan.hidden,
             "network": network,
