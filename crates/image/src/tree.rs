@@ -144,7 +144,9 @@ impl Tree {
                 let above = self.parent(above)?;
                 let mode = Mode::from_raw_mode(0o755);
                 rustix::fs::mkdirat(&above, name, mode).on("make the directory", dir)?;
-                open_dir(above.as_fd(), name, OFlags::RDONLY).on("open", dir)
+                let made = open_dir(above.as_fd(), name, OFlags::RDONLY).on("open", dir)?;
+                rustix::fs::fchmod(&made, mode).on("change the mode of", dir)?;
+                Ok(made)
             }
             Err(error) if is_no_directory(&error) => Err(no_way(dir)),
             other => other.on("open", dir),

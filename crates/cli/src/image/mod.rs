@@ -17,7 +17,8 @@ use std::path::Path;
 /// Does it and returns the exit code.
 pub fn command(args: &ImageArgs) -> u8 {
     let json = args.command.json();
-    let written = done(&args.command).and_then(|(document, text)| {
+    let written = done(&args.command).and_then(|(mut document, text)| {
+        document["schema"] = "nexus.image/1".into();
         let text = if json { format!("{document:#}\n") } else { text };
         out::write_unless_closed(&mut std::io::stdout(), text.as_bytes())
             .map_err(|error| failures::not_written("the answer", &error))
@@ -79,9 +80,7 @@ fn failed(error: &ImageError) -> Failure {
         }
         ImageError::Busy => "Try again when the other import has ended.",
         ImageError::Several { .. } => "Save one image alone, for example by docker save NAME.",
-        ImageError::NotAnImage { .. } => {
-            "docker save, skopeo copy and buildah push write archives that can be imported."
-        }
+        ImageError::NotAnImage { .. } => "Such an archive comes from docker save, skopeo copy or buildah push.",
         ImageError::EntryPath { .. } | ImageError::Bomb { .. } => {
             "Nothing of the image is used; ask where it comes from."
         }
