@@ -215,6 +215,29 @@ fn links_of_an_image_do_not_move_what_the_sandbox_has() {
 }
 
 #[test]
+fn an_approval_is_for_one_image_and_names_it() {
+    on_each_bench(|bench| {
+        let who = bench.who();
+        let image = imported(&bench, &json!({}), |_| ());
+        let text = "policy: nexus.policy/1\nid: asks\nlevel: user\napproval: {exec: needs_approval}\n";
+        bench.at_home(".config/nexus/policy/asks.yaml", text);
+        let asked = |arguments: &[&str]| {
+            let refused = bench.run([&["run"], arguments, &["--", "cat", "/etc/marker"]].concat());
+            assert_eq!(refused.status.code(), Some(125), "{who}: {}", stderr(&refused));
+            let text = stderr(&refused);
+            text.split(" waits for one").next().unwrap().rsplit(' ').next().unwrap().to_owned()
+        };
+        let (with, without) = (asked(&["--image", "tiny:1"]), asked(&[]));
+        assert_ne!(with, without, "{who}");
+        assert_eq!(asked(&["--image", "tiny:1"]), with, "{who}: the same request is one request");
+        let shown = |id: &str| stdout(&bench.run(["approvals", "show", id]));
+        let digest = image["digest"].as_str().unwrap();
+        assert!(shown(&with).contains(digest), "{who}: {}", shown(&with));
+        assert!(!shown(&without).contains("image"), "{who}: {}", shown(&without));
+    });
+}
+
+#[test]
 fn the_root_of_an_image_stays_while_a_run_uses_it() {
     on_each_bench(|bench| {
         let who = bench.who();

@@ -83,6 +83,9 @@ pub fn text(stored: &Stored) -> String {
         return out;
     }
     row("command", &command(stored));
+    if let Some(image) = shown["image"].as_str() {
+        row("image", image);
+    }
     row("directory", &quoted(&text_of(&shown["cwd"])));
     row(
         "workspace",

@@ -53,12 +53,11 @@ impl Subject {
         let mut profiles: Vec<String> =
             run.profiles.iter().map(|profile| format!("{} {}", profile.name, profile.hash)).collect();
         profiles.sort();
-        let shown = json!({
+        let mut shown = json!({
             "argv": plan.argv,
             "cwd": plan.cwd,
             "workspace": plan.workspace.source,
             "sandbox": plan.profile,
-            "image": plan.image.as_ref().map(|image| &image.digest),
             "binds": binds,
             "hidden": plan.hidden,
             "network": network,
@@ -79,6 +78,10 @@ impl Subject {
             "around": around,
             "host": host(),
         });
+        // Only where there is one: what was approved before images were known still is.
+        if let Some(image) = &plan.image {
+            shown["image"] = image.digest.clone().into();
+        }
         Ok(Self { kind: ApprovalKind::Exec, shown, hidden: json!({"env": plan.env, "policy": policy}) })
     }
 
