@@ -4,8 +4,31 @@ use std::collections::BTreeSet;
 
 /// Programs of packages that every Debian has (`Essential: yes`), and of listed packages besides their sign.
 const ALWAYS_THERE: &[&str] = &[
-    "bash", "cat", "chmod", "chown", "cp", "env", "find", "grep", "install", "ln", "mkdir", "mkfifo", "ldd", "nsenter",
-    "rm", "script", "setsid", "sh", "sleep", "timeout", "touch", "true", "umount", "unshare",
+    "bash",
+    "cat",
+    "chmod",
+    "chown",
+    "cp",
+    "env",
+    "find",
+    "grep",
+    "install",
+    "ln",
+    "mkdir",
+    "mkfifo",
+    "ldd",
+    "nsenter",
+    "rm",
+    "script",
+    "setsid",
+    "sh",
+    "sha256sum",
+    "sleep",
+    "timeout",
+    "touch",
+    "true",
+    "umount",
+    "unshare",
 ];
 /// Programs of the Rust toolchain, which runs these tests.
 const TOOLCHAIN: &[&str] = &["cargo", "rustc"];
