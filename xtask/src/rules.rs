@@ -24,6 +24,7 @@ pub const MAY_USE: &[(&str, &[&str])] = &[
     ("egress", &["policy", "model"]),
     ("profiles", &["policy", "model"]),
     ("receipt", &["model"]),
+    ("secrets", &[]),
     ("terminal", &[]),
     (
         "caller",
@@ -68,7 +69,7 @@ pub const MAY_USE: &[(&str, &[&str])] = &[
     ("warm", &["caller", "runner", "driver-namespace", "profiles", "model"]),
     ("doctor", &["caller", "driver", "driver-namespace", "model", "escape"]),
     // The leases of files are the one thing that it has of a single driver, until its caller hands them in.
-    ("runner", &["driver", "driver-namespace", "egress", "layer", "receipt", "policy", "model"]),
+    ("runner", &["driver", "driver-namespace", "egress", "layer", "receipt", "secrets", "policy", "model"]),
     ("mothership", &["api", "policy", "model", "terminal"]),
     ("nexusd", &["runner", "api", "driver", "driver-namespace", "facility", "egress", "policy", "model"]),
     (

@@ -327,6 +327,8 @@ impl From<PlanError> for Failure {
             PlanError::TooManyHostPorts { .. } | PlanError::HostPort { .. } => {
                 "name other ports with --allow-host-port"
             }
+            PlanError::SecretName { .. } => "give each secret a name of its own, of letters, digits, '.', '_' and '-'",
+            PlanError::TooManySecrets { .. } => "put several values into one file",
             PlanError::ArgumentTooLong { .. } => "",
         };
         match &error {
@@ -336,6 +338,8 @@ impl From<PlanError> for Failure {
             | PlanError::ZeroLimit { .. }
             | PlanError::TooManyHostPorts { .. }
             | PlanError::HostPort { .. }
+            | PlanError::SecretName { .. }
+            | PlanError::TooManySecrets { .. }
             | PlanError::ArgumentTooLong { .. } => Self::usage("plan", error.to_string(), hint),
             _ => Self::refused("plan", error.to_string(), hint),
         }

@@ -137,6 +137,10 @@ pub struct RunArgs {
     /// Pass on a variable of the caller that holds a credential; may repeat
     #[arg(long, value_name = "NAME")]
     pub env_secret: Vec<OsString>,
+    /// Give the command a secret as the file /run/secrets/NAME, and keep it out of the output; FROM is file:PATH, env:NAME or
+    /// cmd:COMMAND; may repeat
+    #[arg(long, value_name = "NAME=FROM")]
+    pub secret: Vec<OsString>,
     /// The session of processes that asks for the run, where it is not that of this process: a supervisor has its own.
     #[arg(skip)]
     pub asking_session: Option<i32>,

@@ -6,6 +6,7 @@ use crate::environment::{no_name, only_warns, secret_name};
 use crate::failure::Failure;
 use crate::profile::resolution::Resolution;
 use crate::run::ask;
+use crate::run::secrets::secret_not_read;
 use crate::terminal::raw::{self, USUAL_SIZE};
 use nexus_driver::frames::TerminalSize;
 use nexus_model::ByteText;
@@ -17,6 +18,7 @@ use nexus_runner::request::{
     BindRequest, ChangeMode, RunRequest, Shows, Streams, ToolBind, ToolHome, ToolSource, Tools, VariableRequest,
     WriteMode,
 };
+use nexus_runner::secrets::Request as SecretRequest;
 use nexus_runner::state::project_cache;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -54,6 +56,7 @@ pub fn of(args: &RunArgs, resolution: &Resolution) -> Result<RunRequest, Failure
         grants,
         shows: shows(args, &resolution.settings.binds)?,
         variables: variables(&args.env, &args.env_secret)?,
+        secrets: secrets(&args.secret)?,
         credentials_only_warn: only_warns(),
         hide_secrets: args.hide_secrets,
         tools,
@@ -116,6 +119,20 @@ fn variables(env: &[OsString], secret: &[OsString]) -> Result<Vec<VariableReques
     for flag in secret {
         let from = Origin::Flag("--env-secret".to_owned());
         all.push(VariableRequest::PassSecret { name: secret_name(flag)?, from });
+    }
+    Ok(all)
+}
+
+/// Reads the flags for secrets: `--secret NAME=PROVIDER:REFERENCE`.
+fn secrets(flags: &[OsString]) -> Result<Vec<SecretRequest>, Failure> {
+    let mut all: Vec<SecretRequest> = Vec::with_capacity(flags.len());
+    for flag in flags {
+        let request = SecretRequest::parse(flag).map_err(|error| secret_not_read(&error))?;
+        if all.iter().any(|earlier| earlier.name == request.name) {
+            let message = format!("--secret {} is there twice", request.name);
+            return Err(Failure::usage("secret", message, "Give each secret a name of its own."));
+        }
+        all.push(request);
     }
     Ok(all)
 }

@@ -44,6 +44,7 @@ fn variants(bench: &Lone) -> Vec<Vec<String>> {
         vec!["--hide".to_owned(), "secret*".to_owned()],
         vec!["--allow".to_owned(), "a.test@/usr/bin/curl".to_owned()],
         vec!["--ro".to_owned(), format!("{}:/bound", bound.display())],
+        vec!["--secret".to_owned(), "KEY=env:FAULT_KEY".to_owned()],
     ];
     if bench.user.is_none() && is_root() {
         all.push(vec!["--memory".to_owned(), "64M".to_owned()]);
@@ -53,7 +54,13 @@ fn variants(bench: &Lone) -> Vec<Vec<String>> {
 
 fn with_fault(bench: &Lone, step: &str, flags: &[String], script: &str) -> Output {
     let mut command = bench.nexus(["run"]);
-    command.args(flags).args(["--shell", script]).env("NEXUS_INJECT", step).output().unwrap()
+    command
+        .args(flags)
+        .args(["--shell", script])
+        .env("NEXUS_INJECT", step)
+        .env("FAULT_KEY", "0123456789")
+        .output()
+        .unwrap()
 }
 
 /// Tries one step in every variant; returns whether any came to it.

@@ -145,6 +145,7 @@ const ORDINARY: &[&str] = &[
     "profiles.md",
     "policy.md",
     "receipts.md",
+    "secrets.md",
     "sessions.md",
     "limits.md",
     "devices.md",

@@ -66,6 +66,7 @@ fn a_run_asks_for_no_more_than_its_policies_allow() {
         refuses(&["--ro", &format!("{dir}")], "is denied");
         refuses(&["--ro", &format!("{dir}/keys/../keys")], "is denied");
         refuses(&["--env-secret", "TWO"], "--env-secret TWO passes a secret, and a policy forbids it");
+        refuses(&["--secret", "TWO=env:HOME"], "--secret TWO gives a secret, and a policy forbids it");
         // A link is asked about as what it leads to.
         let link = bench.home.join("tools/link");
         std::os::unix::fs::symlink("/usr/share", &link).unwrap();
@@ -73,6 +74,7 @@ fn a_run_asks_for_no_more_than_its_policies_allow() {
         fs::remove_file(&link).unwrap();
 
         runs(&bench, &["run", "--", "true"]);
+        runs(&bench, &["run", "--secret", "ONE=env:HOME", "--", "true"]);
         runs(&bench, &["run", "--allow", "a.test", "--max-connections", "10", "--", "true"]);
         runs(&bench, &["run", "--ro", &format!("{dir}/tool"), "--", "cat", &format!("{dir}/tool")]);
         let told = runs(&bench, &["explain", "--json", "--", "true"]);

@@ -140,6 +140,20 @@ fn receipt(document: &Value) -> Value {
 }
 
 #[test]
+fn a_secret_reaches_a_sandbox_of_the_launcher_and_not_the_launcher() {
+    on_each_bench(|bench| {
+        let warm = Warm::start(&bench);
+        warm.warm_up();
+        let script = "wc -c < /run/secrets/KEY; cat /run/secrets/KEY; stat -f -c %T /run/secrets";
+        let run = || {
+            let mut command = bench.nexus(["run", "--secret", "KEY=env:THE_KEY", "--shell", script]);
+            stdout(&command.env("THE_KEY", "a value of 19 bytes").output().unwrap())
+        };
+        assert_eq!(warm.served(run), "19\n[secret KEY]ramfs\n", "{}", bench.who());
+    });
+}
+
+#[test]
 fn a_run_through_the_launcher_is_the_run_it_would_have_been() {
     on_each_bench(|bench| {
         let arguments = ["--env", "WORD=word", "--timeout", "60s", "--shell", LOOK];

@@ -42,6 +42,14 @@ pub enum NotStarted {
         /// Time that a set-up has.
         within: Duration,
     },
+    /// The values of secrets are not those that the plan names.
+    #[error("the plan names {named} secrets, and {given} values were given")]
+    Secrets {
+        /// Number of names in the plan.
+        named: usize,
+        /// Number of values.
+        given: usize,
+    },
     /// The guest did not keep to the protocol.
     #[error("the guest said {0}, which does not belong here")]
     Protocol(String),

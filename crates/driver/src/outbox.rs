@@ -6,13 +6,14 @@
 //! A guest that takes nothing must not hold up the host: the thread that serves a sandbox also watches its time limit.
 //! So nothing is ever sent with a wait.
 
-use nexus_channel::codec::{self, MAX_FRAME};
+use nexus_channel::codec::{self, HEADER, MAX_FRAME};
 use nexus_channel::frames::HostFrame;
 use nexus_channel::{Channel, ChannelError};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
+use zeroize::Zeroizing;
 
 /// The most bytes that wait: a largest request, and as much again for signals and sizes.
 const MAX_WAITING: usize = 2 * MAX_FRAME;
@@ -25,7 +26,8 @@ const MAX_PAUSES: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 struct Letter {
-    bytes: Vec<u8>,
+    /// Wiped afterwards: an environment or the value of a secret may be in it.
+    bytes: Zeroizing<Vec<u8>>,
     sent: usize,
     descriptors: Vec<OwnedFd>,
     /// The command that this resizes; a later size takes its place.
@@ -53,9 +55,24 @@ impl Outbox {
         self.bytes < MAX_WAITING / 2
     }
 
+    /// Sends the value of a secret, which the set-up of the sandbox reads before the guest reads its first frame.
+    pub fn post_secret(&mut self, value: &[u8]) -> Result<(), ChannelError> {
+        let length = u32::try_from(value.len()).ok().filter(|length| *length as usize <= MAX_FRAME);
+        let length = length.ok_or(codec::FrameError::TooLong { bytes: value.len() })?;
+        if self.bytes + HEADER + value.len() > MAX_WAITING {
+            return Err(ChannelError::Full);
+        }
+        let mut bytes = Zeroizing::new(Vec::with_capacity(HEADER + value.len()));
+        bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(value);
+        self.bytes += bytes.len();
+        self.waiting.push_back(Letter { bytes, sent: 0, descriptors: Vec::new(), resizes: None });
+        self.flush()
+    }
+
     /// Sends a frame, now or as soon as the guest takes it.
     pub fn post(&mut self, frame: &HostFrame, descriptors: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
-        let bytes = codec::encode(frame)?;
+        let bytes = Zeroizing::new(codec::encode(frame)?);
         let resizes = if let HostFrame::Resize { exec, .. } = frame { Some(*exec) } else { None };
         let older = |letter: &&mut Letter| letter.resizes == resizes && letter.sent == 0;
         if let Some(older) = resizes.and_then(|_| self.waiting.iter_mut().find(older)) {

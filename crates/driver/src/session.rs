@@ -167,6 +167,14 @@ pub struct Session {
 impl Session {
     /// Asks for the plan's command at once; the guest reads it when it stands.
     pub fn start(sandbox: &Sandbox, plan: &Plan, stdio: Stdio<'_>) -> Result<Self, NotStarted> {
+        Self::start_with(sandbox, plan, &[], stdio)
+    }
+
+    /// Gives the sandbox the values of the plan's secrets, in their order, and asks for the plan's command.
+    pub fn start_with(sandbox: &Sandbox, plan: &Plan, secrets: &[&[u8]], stdio: Stdio<'_>) -> Result<Self, NotStarted> {
+        if secrets.len() != plan.secrets.len() {
+            return Err(NotStarted::Secrets { named: plan.secrets.len(), given: secrets.len() });
+        }
         let (channel, expect) = (sandbox.channel.clone(), sandbox.expect.clone());
         let command = MoreCommand { argv: plan.argv.clone(), env: plan.env.clone(), cwd: plan.cwd.clone() };
         let layer = matches!(sandbox.changes, ChangeSource::Descriptor(None));
@@ -177,7 +185,8 @@ impl Session {
         let (has_limit, partial) = (false, Partial::default());
         let mut session = Self { channel, outbox, expect, ledger, by_program, host_ports, has_limit, partial };
         let request = session.request(MAIN_COMMAND, command, stdio.size());
-        let hello = session.outbox.post(&HostFrame::Hello { version: VERSION }, &[]);
+        let values = secrets.iter().try_for_each(|value| session.outbox.post_secret(value));
+        let hello = values.and_then(|()| session.outbox.post(&HostFrame::Hello { version: VERSION }, &[]));
         match hello.and_then(|()| session.outbox.post(&HostFrame::Exec(request), stdio.descriptors())) {
             // It may have ended with a reason; that is read as the first event.
             Ok(()) | Err(ChannelError::Closed) => Ok(session),

@@ -89,3 +89,19 @@ fn a_failed_set_up_a_silent_guest_and_a_lying_guest_never_count_as_a_run() {
     assert!(matches!(first_failure(Script::Vanishes), NotStarted::Lost(_)));
     assert!(matches!(first_failure(Script::Lies), NotStarted::Protocol(_)));
 }
+
+#[test]
+fn no_command_starts_without_the_values_that_its_plan_names() {
+    let mut draft = PlanDraft::from(plan(&["exit", "0"], &[]));
+    draft.secrets = vec!["TOKEN".to_owned()];
+    let plan = Plan::new(draft).unwrap();
+    let driver = Fake::new(Script::Obey);
+    let handle = driver.prepare(&plan).unwrap();
+    let sandbox = driver.start(&plan, &handle).unwrap();
+    let null = std::fs::File::open("/dev/null").unwrap();
+    let stdio = Stdio::Pipes([null.as_fd(); 3]);
+    let started = Session::start(&sandbox, &plan, stdio);
+    assert!(matches!(started, Err(NotStarted::Secrets { named: 1, given: 0 })));
+    let started = Session::start_with(&sandbox, &plan, &[b"one", b"two"], stdio);
+    assert!(matches!(started, Err(NotStarted::Secrets { named: 1, given: 2 })));
+}

@@ -70,6 +70,9 @@ fn rows(receipt: &Receipt) -> Vec<(&'static str, String)> {
         let names: Vec<_> = names.iter().map(|name| name.as_os_str().display().to_string()).collect();
         rows.push((what, format!("{} {end}", names.join(" "))));
     }
+    for secret in &request.secrets {
+        rows.push(("secret", format!("{} from {}, as a file inside", secret.name, secret.provider)));
+    }
     for auto in &request.auto_binds {
         rows.push(("shown", format!("{} ({})", auto.path.as_path().display(), auto.reason)));
     }

@@ -43,7 +43,8 @@ pub fn receive(channel: &OwnedFd) -> io::Result<(Plan, Numbers, Vec<OwnedFd>)> {
     Ok((plan, numbers, first.descriptors))
 }
 
-fn fill(channel: &OwnedFd, mut buffer: &mut [u8]) -> io::Result<()> {
+/// Reads until the buffer is full.
+pub fn fill(channel: &OwnedFd, mut buffer: &mut [u8]) -> io::Result<()> {
     while !buffer.is_empty() {
         match rustix::io::retry_on_intr(|| rustix::io::read(channel, &mut *buffer))? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),

@@ -124,6 +124,8 @@ steps! {
     HidePaths = "hide_paths",
     /// Bound host paths.
     MountBinds = "mount_binds",
+    /// The files of secrets.
+    PlaceSecrets = "place_secrets",
     /// The root becomes read-only.
     ReadOnlyRoot = "read_only_root",
     /// The host's root is left.

@@ -24,6 +24,10 @@ pub const HOME: &str = "/home/nexus";
 pub const INNER_ID: u32 = 1000;
 /// Longest single argument that Linux executes, with its NUL (MAX_ARG_STRLEN, execve(2)).
 pub const MAX_ARG_BYTES: usize = 131_072;
+/// Directory inside that holds the files of secrets; it lies in memory and cannot be written.
+pub const SECRETS: &str = "/run/secrets";
+/// Maximum number of secrets of one sandbox.
+pub const MAX_SECRETS: usize = 32;
 /// Places that only the sandbox itself fills; neither a bind nor the workspace may lie there or above.
 const RESERVED: &[&str] =
     &["/proc", "/sys", "/dev", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr/bin", "/usr/lib"];
@@ -166,6 +170,9 @@ pub struct PlanDraft {
     pub cwd: ByteText,
     /// The whole environment.
     pub env: Vec<(ByteText, ByteText)>,
+    /// Names of secrets, each a file in [`SECRETS`]. The values are not a part of a plan: they go to the sandbox on their own, in this
+    /// order.
+    pub secrets: Vec<String>,
     /// Network of the sandbox.
     pub network: Network,
     /// Ports of the host's loopback that are reached at the same port inside (`--allow-host-port`).
@@ -203,6 +210,7 @@ impl PlanDraft {
             argv: argv.into_iter().map(Into::into).collect(),
             cwd: workspace.into(),
             env: Vec::new(),
+            secrets: Vec::new(),
             network: Network::None,
             host_ports: Vec::new(),
             limits: Limits::defaults(1 << 20),
@@ -286,6 +294,18 @@ pub enum PlanError {
         /// Name that is refused.
         name: ByteText,
     },
+    /// A name of a secret that cannot be the name of its file, or that two secrets have.
+    #[error("{name:?} is not a name for a secret, or two secrets have it")]
+    SecretName {
+        /// Name that is refused.
+        name: String,
+    },
+    /// More secrets than one sandbox may have.
+    #[error("{count} secrets are too many ({MAX_SECRETS} at most)")]
+    TooManySecrets {
+        /// Number of secrets that were asked for.
+        count: usize,
+    },
     /// A guarantee that the plan's own network breaks.
     #[error("the guarantee {name} is required, and the plan has a network", name = Guarantee::NetNone.name())]
     Contradiction,
@@ -316,6 +336,7 @@ impl Plan {
     pub fn new(draft: PlanDraft) -> Result<Self, PlanError> {
         check_command(&draft)?;
         check_places(&draft)?;
+        check_secrets(&draft)?;
         check_limits(&draft.limits)?;
         if draft.network.has_egress() && draft.required.contains(&Guarantee::NetNone) {
             return Err(PlanError::Contradiction);
@@ -412,6 +433,30 @@ fn check_places(draft: &PlanDraft) -> Result<(), PlanError> {
         protected.iter().try_for_each(|name| beneath("the protected name", name))?;
     }
     draft.hidden.iter().try_for_each(|name| beneath("the hidden path", name))
+}
+
+/// Refuses names that no file can have, and places that meet the directory of secrets.
+fn check_secrets(draft: &PlanDraft) -> Result<(), PlanError> {
+    if draft.secrets.is_empty() {
+        return Ok(());
+    }
+    if draft.secrets.len() > MAX_SECRETS {
+        return Err(PlanError::TooManySecrets { count: draft.secrets.len() });
+    }
+    let mut names = BTreeSet::new();
+    for name in &draft.secrets {
+        let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+        if name.is_empty() || name.starts_with('.') || !plain || !names.insert(name) {
+            return Err(PlanError::SecretName { name: name.clone() });
+        }
+    }
+    let places = draft.binds.iter().map(|bind| &bind.target).chain(&draft.private).chain([&draft.workspace.target]);
+    for path in places {
+        if path.as_path().starts_with(SECRETS) || Path::new(SECRETS).starts_with(path.as_path()) {
+            return Err(PlanError::Reserved { what: "what is shown".to_owned(), path: path.clone() });
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a private directory in what the sandbox has of the host: it would be made there, or cover it.

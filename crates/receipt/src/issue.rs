@@ -10,7 +10,7 @@
 
 use crate::form::{
     AutoBind, Bounded, ChainPlace, Changes, Driver, Egress, EnvEntry, Exit, Network as NetworkInForce, Nexus, Output,
-    ProfileRef, Receipt, Request, SCHEMA, Sealed, Timing, seal,
+    ProfileRef, Receipt, Request, SCHEMA, Sealed, Secret, Timing, seal,
 };
 use crate::keys::{KeyId, Seed};
 use crate::store::{DirectoryError, KeyDirectory, KeyError, KeyFile, Store, StoreError};
@@ -90,6 +90,8 @@ pub struct Statement<'a> {
     pub plan: &'a Plan,
     /// Names of variables that hold credentials and were passed on.
     pub env_secrets: &'a [ByteText],
+    /// Secrets that the command got as files.
+    pub secrets: &'a [Secret],
     /// Paths that were shown because the operator opened them.
     pub opened_binds: &'a [ByteText],
     /// Paths that were shown because the caller's PATH or environment led to them.
@@ -202,6 +204,7 @@ fn document(issuer: &Issuer, finished: Statement<'_>, seed: &Seed, key_id: KeyId
         required: plan.required.iter().map(|guarantee| guarantee.name().to_owned()).collect(),
         allow_ptrace: plan.allow_ptrace,
         env_secrets: finished.env_secrets.to_vec(),
+        secrets: finished.secrets.to_vec(),
         opened_binds: finished.opened_binds.to_vec(),
         auto_binds: finished.auto_binds.to_vec(),
         allowed_sockets: finished.allowed_sockets.to_vec(),

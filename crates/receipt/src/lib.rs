@@ -28,8 +28,8 @@ pub mod verify;
 pub use chain::{ChainEnd, ChainProblem, ChainReport, Ring, check_chain};
 pub use form::{
     Approved, AutoBind, Bounded, ChainPlace, Changes, Driver, Egress, EnvEntry, Exit, Link, LinkError, MAX_BYTES,
-    Network, Nexus, Opened, Output, ProfileRef, Receipt, Request, SCHEMA, SCHEMAS, Sealed, StreamDigest, Timing,
-    VerifyError, file_of, open, seal,
+    Network, Nexus, Opened, Output, ProfileRef, Receipt, Request, SCHEMA, SCHEMAS, Sealed, Secret, StreamDigest,
+    Timing, VerifyError, file_of, open, seal,
 };
 pub use issue::{IssueError, Issued, Issuer, Maker, OpenError, Statement, issue};
 pub use keys::{KeyId, KeyTextError, Keyring, PublicKey, Seed};

@@ -40,6 +40,7 @@ pub mod recover;
 pub mod request;
 pub mod review;
 pub mod run;
+pub mod secrets;
 pub mod session;
 pub mod settle;
 pub mod state;

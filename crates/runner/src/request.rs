@@ -5,6 +5,7 @@ use nexus_driver::frames::TerminalSize;
 use nexus_model::plan::{Access, ImageRoot};
 use nexus_model::{ByteText, Guarantee};
 use nexus_policy::profile::{Grants, Origin, ProfileName, Sourced};
+use nexus_secrets::Request as SecretRequest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -185,6 +186,8 @@ pub struct RunRequest {
     pub shows: Shows,
     /// Variables of the environment, before those of profiles.
     pub variables: Vec<VariableRequest>,
+    /// Secrets that the command gets as files.
+    pub secrets: Vec<SecretRequest>,
     /// Lets variables pass with a notice that look like credentials.
     pub credentials_only_warn: bool,
     /// Hides what usually holds secrets.

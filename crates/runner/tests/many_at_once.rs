@@ -229,6 +229,7 @@ fn request(script: &str) -> RunRequest {
         grants: Grants::default(),
         shows: Shows::default(),
         variables: Vec::new(),
+        secrets: Vec::new(),
         credentials_only_warn: false,
         hide_secrets: false,
         tools: Tools::default(),

@@ -74,6 +74,7 @@ impl Place {
             grants: Grants::default(),
             shows: Shows::default(),
             variables: Vec::new(),
+            secrets: Vec::new(),
             credentials_only_warn: false,
             hide_secrets: false,
             tools: Tools::default(),

@@ -13,7 +13,7 @@ use crate::run::facility;
 use crate::terminal::out;
 use nexus_image::Settings;
 use nexus_layer::entries::protected::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES};
-use nexus_model::plan::Access;
+use nexus_model::plan::{Access, SECRETS};
 use nexus_policy::profile::{ChangesMode, Grants, format_limit};
 use nexus_profiles::FoundBind;
 use nexus_profiles::FoundSource as Source;
@@ -24,6 +24,7 @@ use nexus_runner::plan::homes::Homes;
 use nexus_runner::plan::resolve;
 use nexus_runner::plan::shown::Shown;
 use nexus_runner::request::ChangeMode;
+use nexus_runner::secrets::Request;
 use nexus_runner::state::project_cache;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -45,6 +46,7 @@ struct Explained {
     resolution: Resolution,
     binds: Vec<Shown>,
     variables: Vec<Variable>,
+    secrets: Vec<Request>,
     changes: &'static str,
     /// Places of the caches of the workspace.
     caches: Vec<PathBuf>,
@@ -72,7 +74,16 @@ fn explained(args: &RunArgs) -> Result<String, Failure> {
     let caches =
         if resolve::has_cache(&request) { project_cache::targets(has_network, &homes).collect() } else { Vec::new() };
     let variables = env.variables.into_iter().filter(|variable| !homes.lost(&variable.name, &variable.value)).collect();
-    let all = Explained { binds, variables, changes: changes(&resolution.grants, args), caches, workspace, resolution };
+    let secrets = request.secrets;
+    let all = Explained {
+        binds,
+        variables,
+        secrets,
+        changes: changes(&resolution.grants, args),
+        caches,
+        workspace,
+        resolution,
+    };
     Ok(if args.json { format!("{:#}\n", all.json()) } else { all.text() })
 }
 
@@ -144,6 +155,12 @@ impl Explained {
         for cache in &self.caches {
             let from = grants.cache.as_ref().map(|cache| cache.from.to_string()).unwrap_or_default();
             out.row(&format!("write {} (caches of this workspace)", cache.display()), &from);
+        }
+        for secret in &self.secrets {
+            out.row(
+                &format!("read  {SECRETS}/{} (a secret from {})", secret.name, secret.reference.provider()),
+                "--secret",
+            );
         }
         for pattern in &grants.hide {
             out.row(&format!("hide  {}", pattern.value), &pattern.from.to_string());
@@ -247,6 +264,10 @@ impl Explained {
             document["image"] = image_json(image);
         }
         document["environment"] = variables.into();
+        if !self.secrets.is_empty() {
+            let named = |secret: &Request| json!({"name": secret.name, "provider": secret.reference.provider(), "from": "--secret"});
+            document["secrets"] = self.secrets.iter().map(named).collect();
+        }
         if let Some(network) = &self.resolution.network {
             let rows = network::describe(network, &self.resolution.settings.egress);
             document["network"]["also"] =

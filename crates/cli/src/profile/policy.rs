@@ -34,6 +34,11 @@ pub fn obey(policies: &Effective, grants: &mut Grants, args: &RunArgs, caller: &
     for name in &args.env_secret {
         secret(policies, name)?;
     }
+    for name in
+        args.secret.iter().filter_map(|flag| nexus_runner::secrets::Request::parse(flag).ok()).map(|one| one.name)
+    {
+        allowed(&policies.ask(&Question::Secret(name.clone())), &format!("--secret {name} gives a secret"))?;
+    }
     changes(policies, grants, args)?;
     destinations(policies, grants, args)?;
     questions(policies, args)?;

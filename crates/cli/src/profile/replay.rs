@@ -238,7 +238,12 @@ fn past_run(receipt: &Receipt, places: &StateDir, missing: &mut Vec<&'static str
             (LimitKind::Timeout, request.timeout_ms),
         ],
         used,
-        secrets: request.env_secrets.iter().map(|name| name.as_path().display().to_string()).collect(),
+        secrets: request
+            .env_secrets
+            .iter()
+            .map(|name| name.as_path().display().to_string())
+            .chain(request.secrets.iter().map(|secret| secret.name.clone()))
+            .collect(),
     }
 }
 

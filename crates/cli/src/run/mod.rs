@@ -17,6 +17,7 @@ pub mod input;
 mod open_files;
 pub mod parsed_run;
 pub mod report;
+pub mod secrets;
 mod slow_end;
 
 use crate::approvals::obtain::{AskedFiles, obtain, requester};
@@ -215,7 +216,10 @@ fn reported<C: Attendant>(
     live::refuse_unfinished(run)?;
     // Right before the start: a use is not spent on a run that something else refuses.
     obtain(policies, run, *input, args, &files)?;
+    // Nothing refuses the run any more, and nothing of it is made: a program that has a secret may ask a person.
+    let secrets = secrets::fetch(run, &|| !nexus_runner::settle::frontend::Frontend::is_ended(&frontend))?;
     let mut prepared = Prepared::new(run, &driver, issuer, side, around, clock)?;
+    prepared.give_secrets(secrets);
     // Again: an undo may have been killed while this run waited for it.
     let live = match live::refuse_unfinished(run).and_then(|()| live::begin(args, run)) {
         Ok(live) => live,

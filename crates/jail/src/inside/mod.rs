@@ -20,6 +20,7 @@ mod pins;
 mod places;
 pub mod rootfs;
 mod second_search;
+mod secrets;
 pub mod setup;
 pub mod system;
 mod workspace;

@@ -12,7 +12,7 @@ use crate::identity::Identity;
 use crate::inside::mounted::LookedAt;
 use crate::inside::rootfs::{self, Root};
 use crate::inside::workspace::{self, Workspace};
-use crate::inside::{binds, confinement, covers, descriptors, image, limits, places, second_search, system};
+use crate::inside::{binds, confinement, covers, descriptors, image, limits, places, second_search, secrets, system};
 use crate::leave_out::{Wall, stands};
 use crate::quotas::Quotas;
 use crate::request::{self, Here, Prepared, Request, Setup, Start};
@@ -220,6 +220,7 @@ fn populate(
     channel: &OwnedFd,
 ) -> Result<Root, StepError> {
     root.mount_private(request.setup.faults, &request::targets(request.plan), &request.plan.private)?;
+    secrets::place(request, &root, channel)?;
     workspace::attach(request, &root, workspace, channel)?;
     let needs_covers = !request.plan.hidden.is_empty() || !request.plan.covered.is_empty();
     if needs_covers {

@@ -24,6 +24,7 @@ fn draft() -> PlanDraft {
         argv: vec!["true".into()],
         cwd: "/srv/project/sub".into(),
         env: vec![("PATH".into(), "/usr/bin".into())],
+        secrets: vec!["TOKEN".to_owned()],
         network: Network::None,
         host_ports: Vec::new(),
         limits: Limits::defaults(1 << 30),
@@ -55,6 +56,28 @@ fn a_plan_with_a_network_cannot_require_that_there_is_none() {
     assert_eq!(Plan::new(with.clone()), Err(PlanError::Contradiction));
     with.network = Network::None;
     assert!(Plan::new(with).is_ok());
+}
+
+#[test]
+fn secrets_have_names_of_files_and_a_directory_of_their_own() {
+    for names in [&[""][..], &["."], &[".."], &["a/b"], &["a\0"], &["A", "A"], &[".hidden"]] {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        assert!(matches!(refusal(|plan| plan.secrets = names), PlanError::SecretName { .. }));
+    }
+    let many = (0..=MAX_SECRETS).map(|number| format!("n{number}")).collect();
+    assert_eq!(refusal(|plan| plan.secrets = many), PlanError::TooManySecrets { count: MAX_SECRETS + 1 });
+    for place in ["/run", "/run/secrets", "/run/secrets/TOKEN"] {
+        let mut with = draft();
+        with.binds.push(Bind { source: "/opt/tool".into(), target: place.into(), access: Access::ReadOnly });
+        assert!(matches!(Plan::new(with.clone()), Err(PlanError::Reserved { .. })), "{place}");
+        with.secrets.clear();
+        assert!(Plan::new(with).is_ok(), "{place} is free in a run without secrets");
+        let workspace = refusal(|plan| {
+            plan.workspace.target = place.into();
+            plan.cwd = place.into();
+        });
+        assert!(matches!(workspace, PlanError::Reserved { .. }), "{place}");
+    }
 }
 
 #[test]

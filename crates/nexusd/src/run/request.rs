@@ -73,6 +73,7 @@ pub fn request(
         grants,
         shows: Shows::default(),
         variables,
+        secrets: Vec::new(),
         credentials_only_warn: false,
         hide_secrets: false,
         tools,

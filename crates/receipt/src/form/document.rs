@@ -143,6 +143,9 @@ pub struct Request {
     /// Names of variables that held credentials. Left out when there was none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_secrets: Vec<ByteText>,
+    /// Secrets that the command got as files. Left out when there was none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<Secret>,
     /// Paths of the host that were shown because the operator opened them. Left out when there was none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub opened_binds: Vec<ByteText>,
@@ -155,6 +158,15 @@ pub struct Request {
     /// The network in force; nothing in a receipt of form 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
+}
+
+/// Secret that the command got as a file. Neither its value nor the place of that is in a receipt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Secret {
+    /// Name of the secret.
+    pub name: String,
+    /// Kind of the provider that had the value: `file`, `env` or `cmd`.
+    pub provider: String,
 }
 
 /// Path that was shown because the caller's PATH or environment led to it.

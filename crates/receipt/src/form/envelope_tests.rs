@@ -39,6 +39,7 @@ fn receipt(pair: &Pair) -> Receipt {
             image: None,
             allow_ptrace: false,
             env_secrets: Vec::new(),
+            secrets: Vec::new(),
             opened_binds: Vec::new(),
             auto_binds: Vec::new(),
             allowed_sockets: Vec::new(),

@@ -4,6 +4,7 @@
 use crate::live::control::SandboxControl;
 use crate::live::input::InputSource;
 use crate::live::output::Stream;
+use crate::secrets::Redaction;
 use nexus_driver::{Event, Listeners};
 use rustix::event::PollFlags;
 use rustix::fd::BorrowedFd;
@@ -26,6 +27,9 @@ pub trait Attendant {
     fn input_source(&mut self) -> io::Result<Option<InputSource>> {
         Ok(None)
     }
+    /// Takes what keeps secrets out of output. The streams of the main command are redacted already; an attendant that starts execs
+    /// redacts theirs.
+    fn redact_commands(&mut self, _redaction: &Redaction) {}
     /// Reports whether output of a stream is taken now; while it is not, the command waits.
     fn takes(&self, stream: Stream) -> bool;
     /// Takes output of the command. `true` means that the stream is not read any more.

@@ -4,6 +4,7 @@ use crate::live::covers::Covers;
 use crate::live::input::Feed;
 use crate::live::names::AskedNames;
 use crate::live::tally::Tally;
+use crate::secrets::Redactor;
 use crate::state::commit_lock::Mounting;
 use nexus_driver::{Ended, NotStarted};
 use nexus_layer::BaseSurvey;
@@ -51,6 +52,8 @@ pub struct Bounds {
     /// Set when the run was ended from outside or by its time limit: then output that is not taken is waited for only a short
     /// time. A signal handler of the caller may set it.
     pub was_ended: Arc<AtomicBool>,
+    /// Keep secrets out of both streams of output; `None` for a run without secrets.
+    pub redactors: Option<[Redactor; 2]>,
 }
 
 /// Selects how much of the layer is measured at one time.

@@ -450,34 +450,48 @@ impl<A: Attendant> Pump<'_, A> {
         let max = self.room_to_read(stream);
         let Some(fd) = (if stream == Stream::Out { &self.out } else { &self.err }) else { return Ok(()) };
         if max == 0 {
-            self.close_output(stream);
-            return Ok(());
+            return self.end_output(stream);
         }
         match rustix::io::read(fd, &mut self.buffer[..max]) {
-            Ok(0) => self.close_output(stream),
+            Ok(0) => self.end_output(stream)?,
             Ok(count) => {
                 self.left.count_read(stream, count);
                 self.silent_since = self.silent_since.map(|_| Instant::now());
                 if self.outcome.first_output.is_none() {
                     self.outcome.first_output = Some(Instant::now());
                 }
-                self.outcome.output.take(stream, &self.buffer[..count]);
-                if self.attendant.take(stream, &self.buffer[..count])? {
+                let redacted =
+                    self.bounds.redactors.as_mut().map(|both| both[stream as usize].push(&self.buffer[..count]));
+                let passed = redacted.as_deref().unwrap_or(&self.buffer[..count]);
+                self.outcome.output.take(stream, passed);
+                if !passed.is_empty() && self.attendant.take(stream, passed)? {
                     self.close_output(stream);
                 }
             }
             // No process inside holds the terminal open; while one lives there, that may change.
             Err(Errno::IO) if self.inside.has_terminal() => {
                 if self.is_dead {
-                    self.close_output(stream);
+                    self.end_output(stream)?;
                 } else {
                     self.hung_up_until = Some(Instant::now() + LOOK_AT_TERMINAL_EVERY);
                 }
             }
             // Everything inside is dead: a process that still holds the other end is not of this sandbox, and is not waited for.
-            Err(Errno::AGAIN) if self.is_dead => self.close_output(stream),
+            Err(Errno::AGAIN) if self.is_dead => self.end_output(stream)?,
             Err(Errno::INTR | Errno::AGAIN) => {}
             Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Closes a stream at its end. What the redaction held back was the beginning of a value and is none.
+    fn end_output(&mut self, stream: Stream) -> io::Result<()> {
+        self.close_output(stream);
+        let Some(both) = &mut self.bounds.redactors else { return Ok(()) };
+        let rest = both[stream as usize].finish();
+        if !rest.is_empty() {
+            self.outcome.output.take(stream, &rest);
+            self.attendant.take(stream, &rest)?;
         }
         Ok(())
     }

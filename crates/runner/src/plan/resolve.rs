@@ -55,6 +55,8 @@ pub struct ResolvedRun {
     pub direct: Option<Direct>,
     /// Names that a commit holds back besides those that it always does.
     pub protect: Vec<String>,
+    /// Secrets that the command gets as files.
+    pub secrets: Vec<nexus_secrets::Request>,
     /// Names of variables that hold credentials and are passed on.
     pub env_secrets: Vec<ByteText>,
     /// Paths that are shown because the operator opened them.
@@ -197,6 +199,7 @@ pub fn resolve_as(run_id: RunId, site: Site, request: &RunRequest, host: &Host) 
         argv: argv.clone(),
         cwd: cwd.into(),
         env: variables.into_iter().map(|variable| (variable.name, variable.value)).collect(),
+        secrets: request.secrets.iter().map(|secret| secret.name.clone()).collect(),
         network: kind(request.network.as_ref()),
         host_ports: grants.net.host_ports.iter().map(|port| port.value).collect(),
         limits,
@@ -216,6 +219,7 @@ pub fn resolve_as(run_id: RunId, site: Site, request: &RunRequest, host: &Host) 
         max_output: limit(grants, LimitKind::MaxOutput),
         direct,
         protect,
+        secrets: request.secrets.clone(),
         env_secrets,
         opened_binds: shown.opened,
         auto_binds: shown.auto,

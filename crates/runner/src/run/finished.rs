@@ -105,7 +105,7 @@ fn attended<A: Attendant>(
     let layer = held.layer.as_ref();
     let meanwhile = || tidied = layer.map_or(Ok(()), |layer| layer.tidy_pool(&mut || has_spoken(&sandbox)));
     let stage = RunParts { network: service.as_mut().map(|service| service as &mut dyn NetworkServer), ..stage };
-    let pumped = pumped(run, &sandbox, attendant, &held.around, stage, meanwhile);
+    let pumped = pumped(run, &sandbox, &held.secrets, attendant, &held.around, stage, meanwhile);
     let has_failed = pumped.is_err();
     let (outcome, broken) = match pumped {
         Ok(outcome) => (Some(outcome), None),

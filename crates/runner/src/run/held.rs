@@ -7,6 +7,7 @@ use crate::plan::resolve::ResolvedRun;
 use crate::recover::remove::remove;
 use crate::run::error::RunError;
 use crate::run::surroundings::Surroundings;
+use crate::secrets::Secrets;
 use crate::state::record::Record;
 use nexus_driver::{Driver, Handle, Sandbox};
 use nexus_layer::Layer;
@@ -43,6 +44,8 @@ pub struct Held<'a> {
     pub is_noted: bool,
     /// The state of the workspace that was kept before a live run, by its hash.
     pub checkpoint: Option<String>,
+    /// The values of the secrets of the run.
+    pub secrets: Secrets,
     /// The issuer of the receipt; `None` after it was issued.
     pub issuer: Option<Issuer>,
     /// The instant at which the run began.

@@ -6,6 +6,7 @@ use crate::plan::resolve::ResolvedRun;
 use crate::run::error::RunError;
 use crate::run::held::Held;
 use crate::run::surroundings::Surroundings;
+use crate::secrets::Secrets;
 use crate::settle::create;
 use crate::state::commit_lock::{self, Mounting};
 use crate::state::record::{Content, Record};
@@ -60,6 +61,7 @@ impl<'a> Prepared<'a> {
             is_noted: false,
             kernel_holds_it: false,
             checkpoint: None,
+            secrets: Secrets::default(),
             issuer: Some(issuer),
             clock,
         };
@@ -82,6 +84,11 @@ impl<'a> Prepared<'a> {
     /// Names the state of the workspace that the caller kept, for the receipt.
     pub fn note_checkpoint(&mut self, hash: String) {
         self.held.checkpoint = Some(hash);
+    }
+
+    /// Takes the values of the secrets that the run names. Without them it does not start.
+    pub fn give_secrets(&mut self, secrets: Secrets) {
+        self.held.secrets = secrets;
     }
 
     /// Removes the run again, because its caller cannot attend it.

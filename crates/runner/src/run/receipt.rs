@@ -9,7 +9,9 @@ use crate::state::directory::StateDir;
 use nexus_model::canonical::Member;
 use nexus_model::{ByteText, Digest, ExitStatus};
 use nexus_policy::profile::ProfileName;
-use nexus_receipt::{Exit, Issued, Issuer, Maker, Network as NetworkInForce, OpenError, Output, ProfileRef, Statement};
+use nexus_receipt::{
+    Exit, Issued, Issuer, Maker, Network as NetworkInForce, OpenError, Output, ProfileRef, Secret, Statement,
+};
 use serde::Serialize;
 use serde_json::json;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -34,9 +36,15 @@ pub fn issue(issuer: &Issuer, run: &ResolvedRun, report: &RunReport, output: Out
         _ => None,
     };
     let egress = report.network.as_ref().map(|ended| ended.receipt().ok_or(ReceiptError::NetworkHash)).transpose()?;
+    let provided = |secret: &nexus_secrets::Request| Secret {
+        name: secret.name.clone(),
+        provider: secret.reference.provider().to_owned(),
+    };
+    let secrets: Vec<_> = run.secrets.iter().map(provided).collect();
     let finished = Statement {
         plan: &run.plan,
         env_secrets: &run.env_secrets,
+        secrets: &secrets,
         opened_binds: &run.opened_binds,
         auto_binds: &run.auto_binds,
         allowed_sockets: &run.allowed_sockets,

@@ -8,6 +8,7 @@ use crate::live::input::Feed;
 use crate::live::{pipes, pump};
 use crate::plan::resolve::ResolvedRun;
 use crate::run::surroundings::Surroundings;
+use crate::secrets::Secrets;
 use crate::state::commit_lock::Mounting;
 use nexus_driver::{Sandbox, Session, Stdio};
 use nexus_layer::BaseSurvey;
@@ -33,6 +34,7 @@ pub struct RunParts<'a> {
 pub fn pumped<A: Attendant>(
     run: &ResolvedRun,
     sandbox: &Sandbox,
+    secrets: &Secrets,
     attendant: &mut A,
     around: &Surroundings<'_>,
     stage: RunParts<'_>,
@@ -53,9 +55,18 @@ pub fn pumped<A: Attendant>(
         mounting: Some(stage.mounting),
         covers: stage.covers,
         was_ended: Arc::clone(&around.was_ended),
+        redactors: secrets.redaction().map(|redaction| match run.streams.terminal {
+            Some(_) => [redaction.terminal(), redaction.terminal()],
+            None => [redaction.stream(), redaction.stream()],
+        }),
     };
+    if let Some(redaction) = secrets.redaction() {
+        attendant.redact_commands(redaction);
+    }
+    let values = secrets.values();
     let (mut session, ends) = if let Some(size) = run.streams.terminal {
-        let session = Session::start(sandbox, &run.plan, Stdio::Terminal(size)).map_err(io::Error::other)?;
+        let session =
+            Session::start_with(sandbox, &run.plan, &values, Stdio::Terminal(size)).map_err(io::Error::other)?;
         (session, Ends { out: None, err: None, input: None, feed: None, terminal: true })
     } else {
         let (out, out_there) = pipes::pipe()?;
@@ -64,7 +75,7 @@ pub fn pumped<A: Attendant>(
         let (input, stdin_there) = pipes::stdin_pair(source.is_some() || run.streams.input)?;
         let stdio = Stdio::Pipes([stdin_there.as_fd(), out_there.as_fd(), err_there.as_fd()]);
         // The command's ends are its own: held here, the pipes would never end.
-        let session = Session::start(sandbox, &run.plan, stdio).map_err(io::Error::other)?;
+        let session = Session::start_with(sandbox, &run.plan, &values, stdio).map_err(io::Error::other)?;
         let (feed, input) = match (source, input) {
             (Some(source), Some(to)) => (Some(Feed::new(source, to, stdin_there)), None),
             (_, input) => (None, input),

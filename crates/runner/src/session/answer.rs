@@ -171,7 +171,7 @@ impl Hub {
         let exec = self.next_exec;
         let made = if let Some(size) = terminal {
             inside.exec(exec, command, Stdio::Terminal(size)).map_err(|error| error.to_string())?;
-            Command::new(number, true, [None, None], None)
+            Command::new(number, true, [None, None], None).redacted(self.redaction.as_ref())
         } else {
             let pipes = || -> io::Result<_> { Ok((pipe()?, pipe()?, stdin_pair(input)?)) };
             let ((out, out_there), (err, err_there), (to, from)) = pipes().map_err(|error| error.to_string())?;
@@ -181,7 +181,7 @@ impl Hub {
             }
             let stdio = Stdio::Pipes([from.as_fd(), out_there.as_fd(), err_there.as_fd()]);
             inside.exec(exec, command, stdio).map_err(|error: AskError| error.to_string())?;
-            Command::new(number, false, [Some(out), Some(err)], to)
+            Command::new(number, false, [Some(out), Some(err)], to).redacted(self.redaction.as_ref())
         };
         self.next_exec += 1;
         self.commands.insert(exec, made);

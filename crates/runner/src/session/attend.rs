@@ -6,6 +6,7 @@ use crate::live::output::Stream;
 use crate::live::ports::PortToken;
 use crate::live::signal::{SIGHUP, SIGKILL, SIGTERM};
 use crate::notices::Notice;
+use crate::secrets::Redaction;
 use crate::session::answer::MAX_CLIENTS;
 use crate::session::client::{self, Client, Role};
 use crate::session::command::Command;
@@ -84,6 +85,12 @@ impl Hub {
             if let Some(ended) = command.ended.filter(|_| command.is_over())
                 && let Some(client) = command.client.and_then(|number| clients.get_mut(&number))
             {
+                for stream in [Stream::Out, Stream::Err] {
+                    let bytes = ByteText(command.rest(stream));
+                    if !bytes.0.is_empty() {
+                        client.tell(&ServerMessage::Output { err: stream == Stream::Err, bytes });
+                    }
+                }
                 client.tell(&ServerMessage::Ended { exit: ended.status.shell_code(), message: String::new() });
                 client.role = Role::Leaving;
             }
@@ -94,10 +101,10 @@ impl Hub {
     fn read_command(&mut self, exec: u32, stream: Stream, now: Instant) {
         let Some(command) = self.commands.get_mut(&exec) else { return };
         let count = command.read(stream, &mut self.buffer, now);
-        if count > 0
+        let bytes = ByteText(command.passes(stream, &self.buffer[..count]));
+        if !bytes.0.is_empty()
             && let Some(client) = command.client.and_then(|number| self.clients.get_mut(&number))
         {
-            let bytes = ByteText(self.buffer[..count].to_vec());
             client.tell(&ServerMessage::Output { err: stream == Stream::Err, bytes });
         }
     }
@@ -113,6 +120,10 @@ impl Hub {
 
 impl Attendant for Hub {
     type Token = Token;
+
+    fn redact_commands(&mut self, redaction: &Redaction) {
+        self.redaction = Some(redaction.clone());
+    }
 
     /// Always takes output: the ring has room for everything.
     fn takes(&self, _stream: Stream) -> bool {

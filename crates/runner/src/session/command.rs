@@ -6,6 +6,7 @@
 //! ```
 
 use crate::live::output::Stream;
+use crate::secrets::{Redaction, Redactor};
 use crate::session::wire::INPUT_WINDOW;
 use nexus_driver::Ended;
 use rustix::event::PollFlags;
@@ -32,6 +33,8 @@ pub struct Command {
     pub ended: Option<Ended>,
     /// The outputs of the command that are still open.
     outputs: [Option<OwnedFd>; 2],
+    /// Keep secrets out of the outputs; `None` in a sandbox without secrets.
+    redactors: Option<[Redactor; 2]>,
     input: Option<OwnedFd>,
     pending: Vec<u8>,
     no_more: bool,
@@ -48,6 +51,7 @@ impl Command {
             terminal,
             ended: None,
             outputs,
+            redactors: None,
             input,
             pending: Vec::new(),
             no_more: false,
@@ -55,6 +59,24 @@ impl Command {
             paused_until: None,
             kill_at: None,
         }
+    }
+
+    /// Keeps secrets out of the outputs of the command.
+    #[must_use]
+    pub fn redacted(mut self, redaction: Option<&Redaction>) -> Self {
+        let redactor = |redaction: &Redaction| if self.terminal { redaction.terminal() } else { redaction.stream() };
+        self.redactors = redaction.map(|redaction| [redactor(redaction), redactor(redaction)]);
+        self
+    }
+
+    /// Returns what a client may get of output that was read.
+    pub fn passes(&mut self, stream: Stream, bytes: &[u8]) -> Vec<u8> {
+        self.redactors.as_mut().map_or_else(|| bytes.to_vec(), |both| both[stream as usize].push(bytes))
+    }
+
+    /// Returns the rest of an output whose end was read: the beginning of a value that is none.
+    pub fn rest(&mut self, stream: Stream) -> Vec<u8> {
+        self.redactors.as_mut().map_or_else(Vec::new, |both| both[stream as usize].finish())
     }
 
     /// Uses `master` as input and output of the command.

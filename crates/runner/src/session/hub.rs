@@ -13,6 +13,7 @@ use crate::live::ports::Ports;
 use crate::live::ring::Ring;
 use crate::live::signal::SIGHUP;
 use crate::notices::Notice;
+use crate::secrets::Redaction;
 use crate::session::client::{Client, Role};
 use crate::session::command::Command;
 use crate::session::feed::next_output;
@@ -45,6 +46,8 @@ pub struct Hub {
     pub(super) full: Option<FullOutput>,
     pub(super) env: Vec<(ByteText, ByteText)>,
     pub(super) cwd: ByteText,
+    /// Keeps secrets out of the output of execs.
+    pub(super) redaction: Option<Redaction>,
     pub(super) size: Option<TerminalSize>,
     pub(super) paused_until: Option<Instant>,
     pub(super) ending: Option<ExitRecord>,
@@ -79,6 +82,7 @@ impl Hub {
             full,
             env: plan.env.clone(),
             cwd: plan.cwd.clone(),
+            redaction: None,
             size: None,
             paused_until: None,
             ending: None,

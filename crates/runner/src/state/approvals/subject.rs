@@ -8,6 +8,7 @@ use crate::state::container::machine_id;
 use nexus_model::approval::ApprovalKind;
 use nexus_model::{ByteText, Digest, RunId};
 use nexus_receipt::store::files;
+use nexus_secrets::Request;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -82,7 +83,15 @@ impl Subject {
         if let Some(image) = &plan.image {
             shown["image"] = image.digest.clone().into();
         }
-        Ok(Self { kind: ApprovalKind::Exec, shown, hidden: json!({"env": plan.env, "policy": policy}) })
+        let mut hidden = json!({"env": plan.env, "policy": policy});
+        // Without secrets the subject is that of earlier versions.
+        if !run.secrets.is_empty() {
+            let named = |secret: &Request| json!({"name": secret.name, "provider": secret.reference.provider()});
+            shown["secret_files"] = run.secrets.iter().map(named).collect();
+            // A reference may have words that only the caller is to see.
+            hidden["secret_files"] = run.secrets.iter().map(|secret| format!("{:?}", secret.reference)).collect();
+        }
+        Ok(Self { kind: ApprovalKind::Exec, shown, hidden })
     }
 
     /// Describes connections of one run to `target`, which is a host with its port, and the program for which alone they are. Another
