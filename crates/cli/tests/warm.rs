@@ -140,7 +140,7 @@ fn receipt(document: &Value) -> Value {
 }
 
 #[test]
-fn a_secret_reaches_a_sandbox_of_the_launcher_and_not_the_launcher() {
+fn a_secret_reaches_a_sandbox_of_the_launcher() {
     on_each_bench(|bench| {
         let warm = Warm::start(&bench);
         warm.warm_up();
