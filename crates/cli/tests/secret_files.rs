@@ -196,6 +196,22 @@ fn nothing_keeps_a_value_however_a_run_ends() {
 }
 
 #[test]
+fn a_run_with_a_secret_leaves_no_core_file_of_nexus() {
+    for bench in benches() {
+        // The program that prints the value looks at the process that asks for it.
+        let look = "KEY=cmd:sh -c 'cat /proc/$PPID/limits; echo no-value-at-all'";
+        let limits = bench.home.join("limits");
+        let look = look.replace("limits;", &format!("limits > {};", limits.display()));
+        let mut command = bench.command("prlimit");
+        command.args(["--core=8192", bench.program().to_str().unwrap(), "run", "--secret", &look, "--", "true"]);
+        runs(&bench, &command.output().unwrap());
+        let said = fs::read_to_string(&limits).unwrap();
+        let core = said.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+        assert_eq!(core.split_whitespace().nth(4), Some("1"), "{}: {core}", bench.who());
+    }
+}
+
+#[test]
 fn a_secret_that_cannot_be_had_refuses_the_run_in_words() {
     for bench in benches() {
         bench.write("inside", VALUE);

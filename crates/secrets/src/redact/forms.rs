@@ -2,7 +2,7 @@
 
 use crate::value::MIN_BYTES;
 use std::collections::BTreeSet;
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 /// Minimum length of a line of a value that is looked for on its own.
 const MIN_LINE: usize = 8;
@@ -25,15 +25,16 @@ pub fn of(value: &[u8]) -> Vec<Zeroizing<Vec<u8>>> {
             all.add(base64(value, offset, alphabet));
             // At the end of what is encoded, perhaps with a line end, the last characters depend on the value alone too.
             for end in [&b""[..], b"\n", b"\r\n"] {
-                let (text, padding) = base64_to_end(&[value, end].concat(), offset, alphabet);
-                let padded = [&text[..], padding].concat();
+                let encoded = Zeroizing::new([value, end].concat());
+                let (text, padding) = base64_to_end(&encoded, offset, alphabet);
+                let padded = Zeroizing::new([&text[..], padding].concat());
                 if offset == 0 {
                     for length in WRAPPED_AT {
                         all.add(wrapped(&padded, length));
                     }
                 }
                 all.add(text);
-                all.add(padded);
+                all.add(padded.to_vec());
             }
         }
     }
@@ -56,9 +57,11 @@ pub fn of(value: &[u8]) -> Vec<Zeroizing<Vec<u8>>> {
 struct Forms(BTreeSet<Vec<u8>>);
 
 impl Forms {
-    fn add(&mut self, form: Vec<u8>) {
-        if form.len() >= MIN_BYTES {
+    fn add(&mut self, mut form: Vec<u8>) {
+        if form.len() >= MIN_BYTES && !self.0.contains(&form) {
             self.0.insert(form);
+        } else {
+            form.zeroize();
         }
     }
 
@@ -91,7 +94,7 @@ fn base64(value: &[u8], offset: usize, alphabet: &[u8; 64]) -> Vec<u8> {
 /// Returns the same with the characters after the value, up to the end of the group, and the padding of that.
 fn base64_to_end(value: &[u8], offset: usize, alphabet: &[u8; 64]) -> (Vec<u8>, &'static [u8]) {
     let bits = 8 * (offset + value.len());
-    let with_zeros = [value, &[0][..]].concat();
+    let with_zeros = Zeroizing::new([value, &[0][..]].concat());
     let mut text = base64(&with_zeros, offset, alphabet);
     text.truncate(bits.div_ceil(6) - (8 * offset).div_ceil(6));
     let padding: &[u8] = match bits % 24 {
@@ -128,7 +131,8 @@ fn percent(value: &[u8], kept: &[u8], upper: bool, plus: bool) -> Vec<u8> {
 
 /// Returns the value as a JSON string has it, without the quotes. Bytes that are not UTF-8 stay as they are.
 fn json(value: &[u8], slash: bool, upper: bool, ascii: bool) -> Vec<u8> {
-    let mut text = Vec::with_capacity(2 * value.len());
+    // The longest form of a byte, since a buffer that grows leaves copies in freed memory.
+    let mut text = Vec::with_capacity(6 * value.len());
     let escape = |text: &mut Vec<u8>, unit: u16| {
         text.extend(b"\\u");
         text.extend(unit.to_be_bytes().into_iter().flat_map(|byte| hex(byte, upper)));
