@@ -57,8 +57,8 @@ fn a_secret_is_a_file_in_memory_that_nothing_inside_can_change() {
     for bench in benches() {
         let content = format!("{VALUE}\n\0\u{1}'");
         let path = value_file(&bench, &content);
-        let sum = stdout(&Command::new("cksum").stdin(fs::File::open(&path).unwrap()).output().unwrap());
-        let script = "cd /run/secrets; cksum < KEY; stat -c '%a %u' KEY; id -u; stat -f -c %T .; ls -A | wc -l; \
+        let sum = stdout(&Command::new("sha256sum").stdin(fs::File::open(&path).unwrap()).output().unwrap());
+        let script = "cd /run/secrets; sha256sum < KEY; stat -c '%a %u' KEY; id -u; stat -f -c %T .; ls -A | wc -l; \
              for try in 'touch new' 'rm KEY' 'chmod 600 KEY' 'mv KEY new' 'ln -s x new' 'rmdir .' 'mv ../secrets ../old' \
              'mount -o remount,rw .' 'umount .'; do sh -c \"$try\" 2> /dev/null && echo \"$try\"; done; \
              echo x > KEY 2> /dev/null || echo kept; env | grep -c s3cr3t";
