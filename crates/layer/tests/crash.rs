@@ -241,6 +241,56 @@ fn what_is_moved_into_a_removed_directory_is_never_lost() {
     panic!("the commit never came to its end");
 }
 
+/// The removal of one name of a file gives the others a late stamp, so that the stamps do not tell a name that another process moves into
+/// the directory from the ones that were there.
+#[test]
+fn the_last_name_of_a_file_that_is_moved_into_a_removed_directory_is_never_lost() {
+    let base = [
+        Op::Mkdir(b("gone")),
+        Op::Mkdir(b("gone/sub")),
+        Op::Write(b("gone/x"), "old".into()),
+        Op::Write(b("mine"), "precious".into()),
+        Op::Link(b("mine"), b("copy")),
+        Op::Link(b("mine"), b("gone/lh")),
+        Op::Link(b("mine"), b("gone/sub/lh")),
+        Op::Write(b("gone/sub/out"), "out".into()),
+    ];
+    // A step that takes something out of the directory changes its times, too.
+    let takes_out = [Op::Rename(b("gone/sub/out"), b("out")), Op::RemoveTree(b("gone")), Op::Remove(b("copy"))];
+    let mut moved_at = [0, 0];
+    for (dir, name, ops) in [
+        (0, "came", &takes_out[1..]),
+        (1, "came", &takes_out[1..]),
+        (0, "lh", &takes_out[1..]),
+        (1, "lh", &takes_out[1..]),
+        (1, "came", &takes_out[..]),
+    ] {
+        for kill_at in 1_u32..200 {
+            let scene = Scene::one_of_many(LayerMode::Root, &base);
+            let layer = scene.layer(ops);
+            let held = ["gone", "gone/sub"].map(|name| fs::File::open(scene.ws().join(name)).unwrap());
+            layer.park(&scene.workspace(), &Rules::default()).unwrap();
+            drop(layer);
+            let order = scene.dir.path().to_str().unwrap().to_owned();
+            let at = kill_at.to_string();
+            if scene.child("child_commits_until_it_is_killed", &order, &[("NEXUS_LAYER_ABORT_AT", &at)], false).is_ok()
+            {
+                assert!(!scene.ws().join("gone").exists() && kill_at > 20, "{kill_at}");
+                break;
+            }
+            let mine = scene.ws().join("mine");
+            let moved = rustix::fs::renameat(rustix::fs::CWD, &mine, &held[dir], name).is_ok() && !mine.exists();
+            moved_at[usize::from(name == "lh")] += u32::from(moved);
+            recover(&scene.path("layers"), "run", &scene.workspace()).unwrap();
+            let found =
+                Command::new("grep").args(["-rl", "precious"]).args([scene.ws(), scene.path("layers")]).output();
+            let found = found.unwrap();
+            assert!(!found.stdout.is_empty(), "killed at {kill_at}, moved to {name} of {dir}: {moved}");
+        }
+    }
+    assert!(moved_at[0] > 20 && moved_at[1] > 2, "{moved_at:?}");
+}
+
 /// A directory that keeps its owner out is opened up for the call that moves it, and for the ones that work in it.
 #[test]
 fn a_users_commit_killed_anywhere_opens_no_directory() {

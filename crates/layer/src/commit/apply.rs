@@ -414,14 +414,15 @@ impl<'a> Apply<'a> {
         let parent = split(&path.0).0;
         let inspect = |apply: &mut Self| apply.parents.get(parent).ok().and_then(|dir| stat(dir, b"").ok());
         if let Some(dir) = inspect(self) {
-            self.traces.before(dir.id, dir.mtime);
+            let late = dir.ctime > self.started && !self.is_as_left(&dir);
+            self.traces.before((dir.id, dir.dev), dir.mtime, late);
         }
         let done = self.one(step);
         if let Some(dir) = inspect(self) {
-            self.traces.after(dir.id, dir.mtime);
-        }
-        if let Step::Put(Put { from: Origin::Slot(_), new: Some(new), .. }) = step {
-            self.traces.before(new.id, new.mtime);
+            self.traces.after((dir.id, dir.dev), dir.mtime);
+            if let Step::Put(Put { from: Origin::Slot(_), new: Some(new), .. }) = step {
+                self.traces.before((new.id, dir.dev), new.mtime, false);
+            }
         }
         done
     }

@@ -55,13 +55,14 @@ pub(crate) fn inspect(
     }
 }
 
-/// Looks through a displaced directory for an entry that `changed` names, or that a process writes to. `opens` gets the directories that are
+/// Looks through a displaced directory for an entry that `changed` names, by its directory, its name and its attributes, or that a process
+/// writes to. `opens` gets the directories that are
 /// opened up for it, which changes their ctime.
 pub(crate) fn quiet_inside(
     tree: &Workspace,
     top: &[u8],
     leases: Option<LeaseCall>,
-    changed: &dyn Fn(&[u8], &Meta) -> bool,
+    changed: &dyn Fn(&Meta, &[u8], &Meta) -> bool,
     opens: &dyn Fn(&Meta),
 ) -> io::Result<Quiet> {
     Ok(first_unquiet(tree, top, leases, changed, opens)?.map_or(Quiet::Yes, |(quiet, _)| quiet))
@@ -70,7 +71,7 @@ pub(crate) fn quiet_inside(
 /// Returns the first entry of a tree that another process uses: a file that is open for writing, as far as the leases of the tree tell, or
 /// an entry that went while it was looked at.
 pub fn first_in_use(tree: &Workspace) -> io::Result<Option<ByteText>> {
-    Ok(first_unquiet(tree, b"", tree.leases(), &|_, _| false, &|_| ())?.map(|(_, path)| ByteText(path)))
+    Ok(first_unquiet(tree, b"", tree.leases(), &|_, _, _| false, &|_| ())?.map(|(_, path)| ByteText(path)))
 }
 
 /// Returns the first entry that may not be removed, with the reason and its path.
@@ -78,7 +79,7 @@ fn first_unquiet(
     tree: &Workspace,
     top: &[u8],
     leases: Option<LeaseCall>,
-    changed: &dyn Fn(&[u8], &Meta) -> bool,
+    changed: &dyn Fn(&Meta, &[u8], &Meta) -> bool,
     opens: &dyn Fn(&Meta),
 ) -> io::Result<Option<(Quiet, Vec<u8>)>> {
     let mut opened: Vec<(Vec<u8>, u32)> = Vec::new();
@@ -98,7 +99,7 @@ fn inspect_all(
     tree: &Workspace,
     top: &[u8],
     leases: Option<LeaseCall>,
-    changed: &dyn Fn(&[u8], &Meta) -> bool,
+    changed: &dyn Fn(&Meta, &[u8], &Meta) -> bool,
     opens: &mut dyn FnMut(&[u8], &Meta),
 ) -> io::Result<Option<(Quiet, Vec<u8>)>> {
     let mut stack = vec![top.to_vec()];
@@ -117,7 +118,7 @@ fn inspect_all(
             }
             other => other?,
         };
-        let mount = stat(dir.as_fd(), b"")?.mount;
+        let own = stat(dir.as_fd(), b"")?;
         for name in names(dir.as_fd())? {
             let (meta, lease) = match inspect(leases, dir.as_fd(), &name, &|| ())? {
                 Look::At(meta, lease) => (meta, lease),
@@ -125,7 +126,7 @@ fn inspect_all(
                 Look::Gone => return Ok(Some((Quiet::No, join(&path, &name)))),
             };
             // A mount, also one of a single file, is of another process.
-            if meta.mount != mount || changed(&name, &meta) {
+            if meta.mount != own.mount || changed(&own, &name, &meta) {
                 return Ok(Some((Quiet::No, join(&path, &name))));
             }
             drop(lease);

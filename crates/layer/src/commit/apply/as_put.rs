@@ -63,7 +63,7 @@ pub(crate) fn is_as_put(
 fn is_whole(put: &Put, tree: &Workspace, same_names: bool, leases: Option<LeaseCall>) -> io::Result<bool> {
     let Some(inside) = put.inside.as_ref().filter(|_| same_names) else { return Ok(false) };
     let found = RefCell::new(DirectoryContent::default());
-    let changed = |_: &[u8], meta: &Meta| {
+    let changed = |_: &Meta, _: &[u8], meta: &Meta| {
         found.borrow_mut().count(meta);
         inside.is_late(meta)
     };

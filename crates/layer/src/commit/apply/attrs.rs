@@ -37,7 +37,7 @@ impl Apply<'_> {
             return if set.was.is_some() { Err(Stop::keep(Outside::Replaced)) } else { Ok(()) };
         }
         let planned = set.was.as_ref().map(|was| was.mtime).or(set.mtime_was);
-        let is_ours = Some(now.mtime) == set.mtime || self.traces.is_ours(now.id, now.mtime, planned);
+        let is_ours = Some(now.mtime) == set.mtime || self.traces.is_ours((now.id, now.dev), now.mtime, planned);
         // What was kept back waits in this layer, for which a time that is set back would be one of a moved directory.
         let mtime = set.mtime.filter(|_| is_ours && self.kept.is_empty());
         self.faults.between_calls();

@@ -125,6 +125,15 @@ impl Apply<'_> {
         at_source || is_old(on_side)
     }
 
+    /// Reports whether another process may have moved a name into `dir` since the plan. `top` is the displaced directory that it lies in, or
+    /// is. A directory in which no step acts says so by its own ctime.
+    fn took_a_name(&self, top: &Seen, dir: &Meta) -> bool {
+        if dir.id == top.id {
+            return dir.mtime != top.mtime && !self.traces.is_ours((dir.id, dir.dev), dir.mtime, Some(top.mtime));
+        }
+        self.worked.contains(&dir.id) && !self.traces.is_of_steps_alone((dir.id, dir.dev), dir.mtime)
+    }
+
     /// Looks at what came out of the workspace.
     pub(super) fn is_quiet(
         &self,
@@ -139,18 +148,19 @@ impl Apply<'_> {
         }
         match old.kind {
             EntryType::Directory => {
-                let known = |meta: &Meta| {
+                let known = |dir: &Meta, meta: &Meta| {
+                    let is_stamped_by_steps = self.own.get(&meta.id) == Some(&meta.ctime) || self.is_moved_only(meta);
                     self.worked.contains(&meta.id)
-                        || self.own.get(&meta.id) == Some(&meta.ctime)
-                        || self.is_moved_only(meta)
                         || self.is_as_left(meta)
                         || meta.id == old.id
+                        // The stamps of a file are those of all its names, of which one may have come into the directory just now.
+                        || (is_stamped_by_steps && !(meta.kind != EntryType::Directory && self.took_a_name(old, dir)))
                 };
                 quiet_inside(
                     tree,
                     path,
                     self.base.leases(),
-                    &|_, meta| meta.ctime > self.started && !known(meta),
+                    &|dir, _, meta| meta.ctime > self.started && !known(dir, meta),
                     &|_| (),
                 )
             }

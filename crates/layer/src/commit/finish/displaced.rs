@@ -3,7 +3,7 @@
 //! A displaced file that a process still has open for writing, or whose content changed after the run started, is never
 //! removed: it is moved back to the workspace, under a name beside its old one.
 
-use crate::beneath::{Doing as _, IoFailure, LeaseCall, Workspace, directory_names, join, names, split};
+use crate::beneath::{Doing as _, IoFailure, LeaseCall, Workspace, join, names, split};
 use crate::entries::changes::{Conflict, Outside};
 use crate::faults::{Comparison, Faults};
 use crate::journal::file::{JOURNAL, Journal, KeptBack, Outcome};
@@ -96,13 +96,21 @@ pub(crate) fn remove_displaced(
     let removing = Removing::open(places.root)?;
     // A further name of a file, and the move of another one, set the time of its change and nothing else.
     let is_moved = |meta: &Meta| shared.get(&meta.id).is_some_and(|old| old.is_same_version(meta));
-    let is_late = |path: &ByteText, name: &[u8], meta: &Meta| {
-        // A process with the directory open may still add to it, so that everything younger than the move is its own.
-        let since = left_at.get(path.0.as_slice()).copied().unwrap_or(places.started);
+    // A process with the directory open may still add to it, so that everything younger than the move is its own.
+    let since = |path: &ByteText| left_at.get(path.0.as_slice()).copied().unwrap_or(places.started);
+    let is_late = |path: &ByteText, dir: &Meta, name: &[u8], meta: &Meta| {
+        let since = since(path);
         // An entry that was on its way out when an earlier pass was killed got its ctime by that rename.
         let left = name.starts_with(LEAVING.as_bytes()) && removing.was_leaving(meta);
         let at = if left { meta.mtime } else { meta.ctime };
-        at >= since && (meta.mtime >= since || !is_moved(meta)) && !removing.is_own(meta)
+        let is_explained = if meta.kind == EntryType::Directory {
+            removing.is_own(meta)
+        } else {
+            let by_commit = (meta.mtime < since && is_moved(meta)) || removing.is_own(meta);
+            // The file is not enough: another process may have moved its own name of the file into the directory.
+            by_commit && removing.had(dir.id, name, meta)
+        };
+        at >= since && !is_explained
     };
     let mut are_noted = false;
     for step in journal.steps.each() {
@@ -113,13 +121,13 @@ pub(crate) fn remove_displaced(
         let Some((tree, at)) = place_of(places, path, &from) else { continue };
         if old.kind == EntryType::Directory && !are_noted {
             are_noted = true;
-            note_directories(places, journal, &removing, &is_late)?;
+            note_before_removal(places, journal, &removing, &Late { since: &since, is_late: &is_late })?;
         }
         let new = match &step {
             Step::Put(put) => put.new.map(|new| new.id),
             _ => None,
         };
-        let is_late = |name: &[u8], meta: &Meta| is_late(path, name, meta);
+        let is_late = |dir: &Meta, name: &[u8], meta: &Meta| is_late(path, dir, name, meta);
         let one = Displaced { tree, at: &at, path, old, new, is_late: &is_late, removing: &removing };
         let run = &journal.header.run;
         // Most errors do not come twice.
@@ -156,12 +164,23 @@ fn place_of<'a>(places: &'a CommitPlaces<'_>, path: &ByteText, from: &Origin) ->
     }
 }
 
-/// Notes the directories in all displaced ones before the first of these is emptied, but for those that came late.
-fn note_directories(
+/// The two questions about entries of a displaced directory.
+struct Late<'a> {
+    /// Tells since when everything at this path of the workspace is of another process.
+    since: &'a dyn Fn(&ByteText) -> FsTime,
+    is_late: &'a IsLate<'a>,
+}
+
+/// Tells whether an entry came late, by the path of the displaced directory, its own directory, its name and its attributes.
+type IsLate<'a> = dyn Fn(&ByteText, &Meta, &[u8], &Meta) -> bool + 'a;
+
+/// Notes the directories in all displaced ones before the first of these is emptied, but for those that came late, and the names of files
+/// whose stamps the removal changes.
+fn note_before_removal(
     places: &CommitPlaces<'_>,
     journal: &Journal,
     removing: &Removing<'_>,
-    is_late: &dyn Fn(&ByteText, &[u8], &Meta) -> bool,
+    late: &Late<'_>,
 ) -> Result<(), IoFailure> {
     for step in journal.steps.each() {
         let step = step.doing("read", JOURNAL.as_bytes())?;
@@ -173,13 +192,27 @@ fn note_directories(
         while let Some(at) = waiting.pop() {
             // A directory that cannot be read now is noted when it is opened up.
             let Ok(dir) = tree.readable_dir(&at) else { continue };
-            for name in directory_names(dir.as_fd()).doing("list", &path.0)? {
-                let meta = stat_if_there(dir.as_fd(), &name).doing("look at", &path.0)?;
-                if let Some(meta) = meta.filter(|meta| meta.kind == EntryType::Directory && !is_late(path, &name, meta))
-                {
-                    removing.empties(&meta);
-                    waiting.push(join(&at, &name));
+            let before = stat(dir.as_fd(), b"").doing("look at", &path.0)?;
+            let mut several = Vec::new();
+            for name in names(dir.as_fd()).doing("list", &path.0)? {
+                if name.starts_with(LEAVING.as_bytes()) {
+                    removing.takes_as_left(before.id, own_name(&name));
                 }
+                let Some(meta) = stat_if_there(dir.as_fd(), &name).doing("look at", &path.0)? else { continue };
+                match meta.kind {
+                    EntryType::Directory if !(late.is_late)(path, &before, &name, &meta) => {
+                        removing.empties(&meta);
+                        waiting.push(join(&at, &name));
+                    }
+                    EntryType::Directory => {}
+                    _ if meta.links > 1 || meta.ctime >= (late.since)(path) => several.push((name, meta.id)),
+                    _ => {}
+                }
+            }
+            let after = stat(dir.as_fd(), b"").doing("look at", &path.0)?;
+            let is_as_displaced = before.mtime < (late.since)(path) && before.mtime == after.mtime;
+            for (name, file) in several.iter().filter(|_| is_as_displaced) {
+                removing.has(before.id, name, *file);
             }
         }
     }
@@ -199,8 +232,8 @@ struct Displaced<'a> {
     old: &'a Seen,
     /// The entry that took its place.
     new: Option<FileId>,
-    /// Tells whether an entry of a displaced directory, by its name and attributes, is younger than the move.
-    is_late: &'a dyn Fn(&[u8], &Meta) -> bool,
+    /// Tells whether an entry of a displaced directory, by that, its name and its attributes, is younger than the move.
+    is_late: &'a dyn Fn(&Meta, &[u8], &Meta) -> bool,
     removing: &'a Removing<'a>,
 }
 
@@ -297,7 +330,7 @@ impl Displaced<'_> {
             stack.push((path.clone(), id, true));
             for name in names(dir.as_fd()).doing("list", &shown(&path))? {
                 let entry = join(&path, &name);
-                match self.remove_file(dir.as_fd(), &name, leases, faults).doing("remove", &shown(&entry))? {
+                match self.remove_file((dir.as_fd(), &meta), &name, leases, faults).doing("remove", &shown(&entry))? {
                     Left::Directory(id) => stack.push((entry, id, false)),
                     Left::Nothing => {}
                     Left::Entry(quiet) => return Ok(quiet),
@@ -313,13 +346,13 @@ impl Displaced<'_> {
     /// under the name at any moment, and without a lease write to the file.
     fn remove_file(
         &self,
-        dir: BorrowedFd<'_>,
+        (dir, of_dir): (BorrowedFd<'_>, &Meta),
         name: &[u8],
         leases: Option<LeaseCall>,
         faults: &Faults,
     ) -> io::Result<Left> {
         let (meta, _lease) = match inspect(leases, dir, name, &|| faults.between_calls())? {
-            Look::At(meta, _) if (self.is_late)(name, &meta) && faults.compares(Comparison::InsideRemoval) => {
+            Look::At(meta, _) if (self.is_late)(of_dir, name, &meta) && faults.compares(Comparison::InsideRemoval) => {
                 return Ok(Left::Entry(Quiet::No));
             }
             Look::At(meta, _) if meta.kind == EntryType::Directory => return Ok(Left::Directory(meta.id)),
@@ -327,7 +360,7 @@ impl Displaced<'_> {
             Look::Written => return Ok(Left::Entry(Quiet::Written)),
             Look::Gone => return Ok(Left::Nothing),
         };
-        self.removing.leaves(&meta);
+        self.removing.leaves(of_dir.id, name, &meta);
         let from = Spot { dir, name };
         let mut number = 0;
         let leaving = loop {
