@@ -82,6 +82,9 @@ pub struct UndoArgs {
     /// Also what was changed since the run ended
     #[arg(long)]
     pub overwrite: bool,
+    /// Read up to so many new bytes, and any number of files [default: 2G and 100,000 files]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
+    pub live_size: Option<u64>,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,

@@ -238,6 +238,50 @@ fn a_live_run_whose_nexus_is_killed_is_undone() {
 }
 
 #[test]
+fn a_large_sparse_file_keeps_a_live_run_from_ending_no_longer_than_its_data() {
+    for bench in benches() {
+        bench.write("f", "old\n");
+        let before = listing(&bench.workspace);
+        // To read it takes minutes.
+        let output = bench.run(["run", "--live", "--shell", "truncate -s 60G large; echo x > f"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert!(!stderr(&output).contains("not kept"), "{}", stderr(&output));
+        let start = Instant::now();
+        let undone = bench.run(["changes", "undo"]);
+        assert!(undone.status.success(), "{}{}", stdout(&undone), stderr(&undone));
+        assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+        let without = |all: BTreeMap<PathBuf, Entry>| all.into_iter().filter(|(path, _)| *path != bench.workspace);
+        assert!(without(listing(&bench.workspace)).eq(without(before)), "{}", bench.who());
+        // More than any state keeps: the run ends all the same, and names it.
+        let output = bench.run(["run", "--live", "--shell", "for i in 1 2 3; do truncate -s 100G f$i; done"]);
+        let told = stderr(&output);
+        assert!(output.status.success() && told.contains("was not kept: at \"f3\" there are more than"), "{told}");
+        for name in ["f1", "f2", "f3"] {
+            fs::remove_file(bench.workspace.join(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_signal_ends_the_state_that_is_kept_after_a_live_run() {
+    use std::io::BufRead as _;
+    for bench in benches() {
+        // Some data between holes, which all have to be read.
+        let script = "truncate -s 800M f; for i in $(seq 0 199); do printf x | dd of=f bs=1 seek=$((i * 4194304 + 9)) conv=notrunc 2>/dev/null; done";
+        let mut run = bench.nexus(["run", "--live", "--shell", script]);
+        let mut child = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = std::io::BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let is_kept = lines.by_ref().any(|line| line.contains("after the run is being kept"));
+        assert!(is_kept, "the state was kept too quickly");
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let told: String = lines.collect();
+        assert!(told.contains("was not kept: it was stopped by a signal"), "{told}");
+        assert!(child.wait().unwrap().success(), "the command itself had ended well");
+    }
+}
+
+#[test]
 fn what_a_program_writes_to_an_open_file_outlives_an_undo() {
     use std::io::Write as _;
     for bench in benches() {

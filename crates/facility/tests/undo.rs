@@ -6,8 +6,7 @@ mod common;
 
 use common::listing;
 use common::undoing::{Scene, edits, played, whole};
-use nexus_facility::checkpoints::{CheckpointError, Most, Subject, UndoRequest};
-use nexus_model::RunId;
+use nexus_facility::checkpoints::{CheckpointError, UndoRequest};
 use proptest::prelude::*;
 use std::fs::{self, Permissions};
 use std::os::fd::AsFd;
@@ -314,31 +313,6 @@ fn a_tree_that_is_swapped_for_links_leads_an_undo_nowhere() {
         name == "d" || name.contains(".kept-")
     }));
     assert_eq!(listing(&outside), before);
-}
-
-#[test]
-fn a_checkpoint_above_the_bound_is_refused_and_one_of_known_files_is_not() {
-    let scene = Scene::new();
-    for at in 0..5 {
-        scene.put(&format!("{at}"), "12345678\n");
-    }
-    std::thread::sleep(std::time::Duration::from_millis(150));
-    let take = |most: Option<Most>| {
-        let subject = Subject {
-            run: RunId::new(),
-            workspace: scene.tree().as_path().into(),
-            directory: "d".to_owned(),
-            command: Vec::new(),
-        };
-        scene.checkpoints.take(subject, scene.root.as_fd(), most, &mut |_, _| {})
-    };
-    for (files, bytes) in [(4, 1 << 20), (100, 44)] {
-        let error = take(Some(Most { files, bytes })).unwrap_err();
-        assert_eq!(error.code(), "snapshot_too_much", "{error}");
-    }
-    assert_eq!(scene.checkpoints.runs().unwrap().0.len(), 0, "nothing was recorded");
-    take(Some(Most { files: 5, bytes: 45 })).unwrap();
-    take(Some(Most { files: 0, bytes: 0 })).unwrap();
 }
 
 #[test]

@@ -12,12 +12,14 @@ use crate::store::Store;
 use nexus_beneath::{Doing as _, IoFailure, check_depth, chmod, is_beneath, join, open_dir, split};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, mkdirat, openat};
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{Seek as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// Trees of up to so many entries are synced file by file. For a larger one the whole file system is synced, which also waits for the writes
 /// of other processes.
 const FEW: u64 = 1000;
+/// A piece of so many zeros becomes a hole.
+const HOLE: usize = 64 << 10;
 
 /// Finds content and attributes of a file by its path in the whole tree.
 pub(crate) type FindFile<'a> = &'a mut dyn FnMut(&mut Store, &[u8]) -> Result<(Content, Attributes), SnapshotError>;
@@ -162,7 +164,18 @@ impl Build<'_> {
     ) -> Result<(), SnapshotError> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(openat(dir, name, flags, Mode::RUSR | Mode::WUSR).doing("make", at)?);
-        self.store.each_piece(content, &mut |piece| Ok(file.write_all(piece).doing("write", at)?))?;
+        let (mut last, mut ends_in_hole) = (None, false);
+        self.store.each_named_piece(content, &mut |id, piece| {
+            // A long hole is the same piece many times.
+            if last.replace(*id) != Some(*id) {
+                ends_in_hole = piece.len() >= HOLE && piece.iter().all(|byte| *byte == 0);
+            }
+            let written = if ends_in_hole { file.seek_relative(piece.len() as i64) } else { file.write_all(piece) };
+            Ok(written.doing("write", at)?)
+        })?;
+        if ends_in_hole {
+            file.set_len(content.size()).doing("write", at)?;
+        }
         self.bytes += content.size();
         attributes::write(dir, name, &attributes.extended).doing("set the attributes of", at)?;
         self.own(dir, name, attributes).doing("set the owner of", at)?;

@@ -56,13 +56,22 @@ pub enum SnapshotError {
         most: u64,
     },
     /// A tree has more new files or bytes than the caller allows.
-    #[error("there are more than {files} new or changed files, or more than {bytes} bytes in them")]
+    #[error(
+        "at {path:?} there are more than {files} new or changed files, more than {bytes} bytes in them, or more than {apparent} with their holes"
+    )]
     TooMuch {
+        /// The file with which they are too many, below the tree.
+        path: String,
         /// The most files.
         files: u64,
         /// The most bytes.
         bytes: u64,
+        /// The most bytes with those of holes.
+        apparent: u64,
     },
+    /// The caller asked for an end.
+    #[error("it was stopped by a signal")]
+    Stopped,
     /// A call on the store failed.
     #[error("the store cannot be used: {0}")]
     Store(#[from] io::Error),
@@ -86,6 +95,7 @@ impl SnapshotError {
             Self::Busy { .. } => "snapshot_busy",
             Self::TooLarge { .. } => "snapshot_too_large",
             Self::TooMuch { .. } => "snapshot_too_much",
+            Self::Stopped => "snapshot_stopped",
             Self::Store(_) => "snapshot_store",
         }
     }

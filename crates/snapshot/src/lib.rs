@@ -13,6 +13,7 @@
 //!
 //! * [`object`]: the forms of objects and their names. Pure.
 //! * `pieces`: cuts a large file by its content. Pure.
+//! * `sparse`: reads a file without its holes.
 //! * `pack`: the form of a pack: blocks, index, end.
 //! * [`store`]: all packs of a directory, reading, and the lock.
 //! * [`writer`]: adds objects, in a new pack.
@@ -39,6 +40,7 @@ mod pieces;
 pub mod put_back;
 pub mod reach;
 pub mod scan;
+mod sparse;
 pub mod store;
 pub mod sweep;
 pub mod writer;
@@ -50,7 +52,7 @@ pub use error::SnapshotError;
 pub use nexus_beneath::meta::FsTime;
 pub use object::ObjectId;
 pub use reach::reach;
-pub use scan::{LeftOut, Most, Scanned, scan, scan_at_most};
+pub use scan::{LeftOut, Most, ScanOptions, Scanned, scan};
 pub use store::{Hold, Store};
 pub use sweep::{Swept, sweep};
 pub use writer::Writer;

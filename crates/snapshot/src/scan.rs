@@ -13,23 +13,27 @@
 use crate::attributes;
 use crate::cache::{Cache, pair};
 use crate::error::SnapshotError;
-use crate::object::{Attributes, Content, Directory, Entry, MAX_OBJECT, Node, ObjectId, bytes_of};
+use crate::object::{Attributes, Content, Directory, Entry, Node, ObjectId, bytes_of};
 use crate::pieces;
 use crate::put_back::seen::Seen;
-use crate::writer::{Kind, Writer};
+use crate::writer::{Kind, MAX_PIECES, Writer};
 use nexus_beneath::meta::{EntryType, FsTime, Meta, stat, stat_if_there};
 use nexus_beneath::{Doing as _, IoFailure, check_depth, chmod, is_gone, join, names, open_dir, open_file, pin};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Seek as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Number of times that a changing file is read before that is an error.
 const TRIES: usize = 3;
 /// Largest number of entries that are named as left out.
 const MAX_NAMED: usize = 100;
+
+/// A file of at most so many bytes can be kept, wherever its content is cut.
+const SURE: u64 = MAX_PIECES as u64 * pieces::MIN as u64;
+/// Size of the largest file that can be kept, if its content is cut nowhere.
+const LARGEST: u64 = MAX_PIECES as u64 * pieces::MAX as u64;
 
 const MOUNTED: &str = "another file system is mounted there";
 
@@ -66,48 +70,50 @@ pub struct Scanned {
 pub struct Most {
     /// Files that are new or changed.
     pub files: u64,
-    /// Bytes of these files.
+    /// Bytes of these files that are read. Of a long hole nothing is read.
     pub bytes: u64,
+    /// Bytes of these files, with those of holes.
+    pub apparent: u64,
 }
 
+/// Narrows a scan.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ScanOptions {
+    /// The most that it reads; beyond that it gives up.
+    pub most: Option<Most>,
+}
+
+/// Is called during a scan, with the entries and bytes so far. An error ends the scan.
+pub type Progress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<(), SnapshotError>;
+
 struct Scan<'a, 'b> {
-    most: Option<Most>,
+    options: ScanOptions,
     read_bytes: u64,
+    apparent: u64,
     writer: &'a mut Writer<'b>,
     before: &'a Cache,
     now: FsTime,
     mount: u32,
     several_names: HashMap<u64, Vec<u8>>,
-    tell: &'a mut dyn FnMut(u64, u64),
+    tell: Progress<'a>,
     /// The entries that were read, where the caller asks for them.
     seen: Option<Seen>,
     done: Scanned,
 }
 
-/// Reads the tree below a directory. `now` is the present time of the clock that file systems use. `tell` is called with the number of entries
-/// and bytes so far.
+/// Reads the tree below a directory. `now` is the present time of the clock that file systems use. `tell` is called for each entry, and
+/// for each piece of a large file.
 pub fn scan(
     root: BorrowedFd<'_>,
     writer: &mut Writer<'_>,
     before: &Cache,
     now: FsTime,
-    tell: &mut dyn FnMut(u64, u64),
-) -> Result<Scanned, SnapshotError> {
-    scan_at_most(root, writer, before, now, None, tell)
-}
-
-/// Reads the tree as [`scan`] does, and gives up where it would have to read more files or bytes than `most`.
-pub fn scan_at_most(
-    root: BorrowedFd<'_>,
-    writer: &mut Writer<'_>,
-    before: &Cache,
-    now: FsTime,
-    most: Option<Most>,
-    tell: &mut dyn FnMut(u64, u64),
+    options: ScanOptions,
+    tell: Progress<'_>,
 ) -> Result<Scanned, SnapshotError> {
     let meta = stat(root, b"").doing("look at", b"")?;
     let mut scan = Scan::new(&meta, writer, before, now, tell);
-    scan.most = most;
+    scan.options = options;
     let node = Node::Directory(scan.directory(root, b"")?);
     let extended = attributes::read(root, b"").doing("read the attributes of", b"")?;
     let top = Entry { name: Vec::new(), attributes: kept(&meta, extended), node };
@@ -134,7 +140,7 @@ pub(crate) fn inspect(
 ) -> Result<Inspected, SnapshotError> {
     let meta = stat(dir, b"").doing("look at", at)?;
     let cache = Cache::default();
-    let mut quiet = |_: u64, _: u64| {};
+    let mut quiet = |_: u64, _: u64| Ok(());
     let mut scan = Scan::new(&meta, writer, &cache, FsTime::MIN, &mut quiet);
     scan.seen = Some(Seen::default());
     let entry = scan.found(dir, name, at)?;
@@ -143,13 +149,7 @@ pub(crate) fn inspect(
 }
 
 impl<'a, 'b> Scan<'a, 'b> {
-    fn new(
-        root: &Meta,
-        writer: &'a mut Writer<'b>,
-        before: &'a Cache,
-        now: FsTime,
-        tell: &'a mut dyn FnMut(u64, u64),
-    ) -> Self {
+    fn new(root: &Meta, writer: &'a mut Writer<'b>, before: &'a Cache, now: FsTime, tell: Progress<'a>) -> Self {
         let done = Scanned {
             top: ObjectId::of(b""),
             entries: 0,
@@ -160,8 +160,9 @@ impl<'a, 'b> Scan<'a, 'b> {
             cache: Cache::of_device(root.dev),
         };
         Self {
-            most: None,
+            options: ScanOptions::default(),
             read_bytes: 0,
+            apparent: 0,
             writer,
             before,
             now,
@@ -182,12 +183,13 @@ impl<'a, 'b> Scan<'a, 'b> {
             let at = join(path, &name);
             if let Some(entry) = self.found(dir, &name, &at)? {
                 self.done.entries += 1;
-                (self.tell)(self.done.entries, self.done.bytes);
+                (self.tell)(self.done.entries, self.done.bytes)?;
                 directory.entries.push(entry);
             }
         }
         let bytes = bytes_of(&directory)?;
-        self.content(Kind::Directory, &mut bytes.as_slice(), path)
+        let content = self.writer.put_content(Kind::Directory, &mut bytes.as_slice())?;
+        content.ok_or_else(|| SnapshotError::TooLarge { path: shown(path), most: SURE })
     }
 
     /// Reads an entry; `None` where it is gone or left out. Where another entry took its place meanwhile, that one is read.
@@ -287,19 +289,13 @@ impl<'a, 'b> Scan<'a, 'b> {
             return Ok((found.0, found.1, meta.clone()));
         }
         self.done.read += 1;
-        self.read_bytes += meta.size;
-        if let Some(most) = self.most
-            && (self.done.read > most.files || self.read_bytes > most.bytes)
-        {
-            return Err(SnapshotError::TooMuch { files: most.files, bytes: most.bytes });
-        }
         let mut widened = Widened::new(dir, name, at, meta, 0o400)?;
         let file = File::from(open_file(dir, name, OFlags::RDONLY).doing("open", at)?);
+        let counted = (self.read_bytes, self.apparent);
         for _ in 0..TRIES {
+            (self.read_bytes, self.apparent) = counted;
             let before = stat(file.as_fd(), b"").doing("look at", at)?;
-            let mut reader = &file;
-            reader.rewind().doing("read", at)?;
-            let content = self.content(Kind::File, &mut reader, at)?;
+            let content = self.content(&file, before.size, at)?;
             let extended = attributes::read(file.as_fd(), b"").doing("read the attributes of", at)?;
             let after = stat(file.as_fd(), b"").doing("look at", at)?;
             let state = |meta: &Meta| (meta.size, pair(meta.mtime), pair(meta.ctime));
@@ -323,9 +319,32 @@ impl<'a, 'b> Scan<'a, 'b> {
         Err(SnapshotError::Changing { path: shown(at) })
     }
 
-    fn content(&mut self, kind: Kind, from: &mut dyn std::io::Read, at: &[u8]) -> Result<Content, SnapshotError> {
-        let most = u64::from(MAX_OBJECT / 32) * pieces::MIN as u64;
-        self.writer.put_content(kind, from)?.ok_or_else(|| SnapshotError::TooLarge { path: shown(at), most })
+    /// Reads a file of `size` bytes, after a look at whether that is allowed.
+    fn content(&mut self, file: &File, size: u64, at: &[u8]) -> Result<Content, SnapshotError> {
+        if size > LARGEST {
+            return Err(SnapshotError::TooLarge { path: shown(at), most: LARGEST });
+        }
+        self.apparent += size;
+        let stored = rustix::fs::fstat(file).doing("look at", at)?.st_blocks as u64 * 512;
+        let (most, files, apparent) = (self.options.most, self.done.read, self.apparent);
+        let allowed = |read: u64| match most {
+            Some(most) if files > most.files || read > most.bytes || apparent > most.apparent => {
+                let Most { files, bytes, apparent } = most;
+                Err(SnapshotError::TooMuch { path: shown(at), files, bytes, apparent })
+            }
+            _ => Ok(()),
+        };
+        // Before it is read, by what a file without holes has.
+        allowed(self.read_bytes + stored.min(size))?;
+        let Self { writer, read_bytes, tell, done, .. } = self;
+        let before = *read_bytes;
+        let mut worked = |read: u64| {
+            *read_bytes += read;
+            allowed(*read_bytes)?;
+            tell(done.entries, done.bytes + *read_bytes - before)
+        };
+        let content = writer.put_file(file, size, &mut worked)?;
+        content.ok_or_else(|| SnapshotError::TooLarge { path: shown(at), most: SURE })
     }
 
     /// Reports whether the store has all of a content.

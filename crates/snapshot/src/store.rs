@@ -183,11 +183,21 @@ impl Store {
         content: &Content,
         take: &mut dyn FnMut(&[u8]) -> Result<(), SnapshotError>,
     ) -> Result<(), SnapshotError> {
+        self.each_named_piece(content, &mut |_, piece| take(piece))
+    }
+
+    /// As [`Self::each_piece`], with the names of the pieces.
+    pub(crate) fn each_named_piece(&mut self, content: &Content, take: TakePiece<'_>) -> Result<(), SnapshotError> {
         let mut left = content.size();
+        let (mut last, mut piece) = (None, Vec::new());
         for id in self.pieces(content)? {
-            let piece = self.get(&id)?;
+            // A hole is the same piece many times.
+            if last != Some(id) {
+                piece = self.get(&id)?;
+                last = Some(id);
+            }
             left = left.checked_sub(piece.len() as u64).ok_or(SnapshotError::Form { id })?;
-            take(&piece)?;
+            take(&id, &piece)?;
         }
         match content {
             Content::One { piece: id, .. } | Content::Many { list: id, .. } if left != 0 => {
@@ -293,6 +303,9 @@ fn check_format(directory: BorrowedFd<'_>) -> Result<(), SnapshotError> {
         Err(error) => Err(error.into()),
     }
 }
+
+/// Takes a piece with its name.
+pub(crate) type TakePiece<'a> = &'a mut dyn FnMut(&ObjectId, &[u8]) -> Result<(), SnapshotError>;
 
 /// Reads an object.
 type Get<'a> = &'a mut dyn FnMut(&ObjectId) -> Result<Vec<u8>, SnapshotError>;

@@ -10,9 +10,11 @@ use crate::error::SnapshotError;
 use crate::object::{Content, KeptObjects, MAX_OBJECT, ObjectId, ObjectIds, bytes_of};
 use crate::pack::{Block, END, Index, MAGIC, Place};
 use crate::pieces;
+use crate::sparse::{Piece, Reading};
 use crate::store::{NEW, Store};
 use rustix::fs::{AtFlags, Mode, OFlags, openat};
 use serde::Serialize;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Write};
 
@@ -22,6 +24,9 @@ const BLOCK: usize = 1 << 20;
 const PACK: u64 = 256 << 20;
 /// Compression level of zstd.
 const LEVEL: i32 = 3;
+
+/// Largest number of pieces of a content: one object lists them.
+pub(crate) const MAX_PIECES: usize = MAX_OBJECT as usize / 32;
 
 /// The kind of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +47,8 @@ pub struct Writer<'a> {
     pack: Option<NewPack>,
     names: Vec<String>,
     added: ObjectIds,
+    /// Pieces of zeros by their lengths: what holes of files are cut into.
+    zeros: HashMap<usize, ObjectId>,
     kept: KeptObjects,
     bytes: u64,
 }
@@ -79,6 +86,7 @@ impl<'a> Writer<'a> {
             pack: None,
             names: Vec::new(),
             added: ObjectIds::new(),
+            zeros: HashMap::new(),
             kept: KeptObjects::new(),
             bytes: 0,
         }
@@ -150,18 +158,56 @@ impl<'a> Writer<'a> {
             let piece: Vec<u8> = buffer.drain(..length).collect();
             size += piece.len() as u64;
             ids.push(self.put(kind, &piece)?);
-            if ids.len() > MAX_OBJECT as usize / 32 {
+            if ids.len() > MAX_PIECES {
                 return Ok(None);
             }
         }
-        Ok(Some(match ids.as_slice() {
+        self.listed(kind, &ids, size).map(Some)
+    }
+
+    /// Adds a file of `size` bytes as pieces: the same ones as [`Self::put_content`] makes, but of a hole nothing is read. `worked` gets
+    /// the number of bytes that were read for each piece, and an error of it ends the work. `None` where there are more pieces than one list holds.
+    pub(crate) fn put_file(
+        &mut self,
+        file: &File,
+        size: u64,
+        worked: &mut dyn FnMut(u64) -> Result<(), SnapshotError>,
+    ) -> Result<Option<Content>, SnapshotError> {
+        let mut reading = Reading::new(file, size);
+        let mut ids: Vec<ObjectId> = Vec::new();
+        while let Some(piece) = reading.next()? {
+            let (id, read) = match piece {
+                Piece::Zeros(length) => (self.put_zeros(length)?, 0),
+                Piece::Bytes(bytes) => (self.put(Kind::File, &bytes)?, bytes.len() as u64),
+            };
+            ids.push(id);
+            worked(read)?;
+            if ids.len() > MAX_PIECES {
+                return Ok(None);
+            }
+        }
+        self.listed(Kind::File, &ids, reading.at()).map(Some)
+    }
+
+    /// Adds a piece of zeros. Its name is computed once for each length.
+    fn put_zeros(&mut self, length: usize) -> Result<ObjectId, SnapshotError> {
+        if let Some(id) = self.zeros.get(&length) {
+            return Ok(*id);
+        }
+        let id = self.put(Kind::File, &vec![0; length])?;
+        self.zeros.insert(length, id);
+        Ok(id)
+    }
+
+    fn listed(&mut self, kind: Kind, ids: &[ObjectId], size: u64) -> Result<Content, SnapshotError> {
+        Ok(match ids {
             [] => Content::Empty,
             [piece] => Content::One { piece: *piece, size },
             many => {
                 let list: Vec<u8> = many.iter().flat_map(|id| id.0).collect();
                 Content::Many { list: self.put(kind, &list)?, size }
             }
-        }))
+        })
     }
 
     /// Copies an object of the store into the new pack, although the store has it.

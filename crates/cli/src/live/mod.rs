@@ -17,8 +17,9 @@ fn failed(error: &CheckpointError) -> Failure {
     let hint = match error.code() {
         "snapshot_busy" => "Try again when the other command has ended.",
         "snapshot_too_much" => {
-            "Nothing was run. --live-size SIZE allows so many bytes and any number of files; a layer, without --live, reads none of them."
+            "--live-size SIZE, of a run or of nexus changes undo, allows so many bytes and any number of files; a layer, without --live, reads none of them."
         }
+        "snapshot_too_large" => "Move the file elsewhere first.",
         "snapshot_changing" => "Try again when nothing writes there.",
         "checkpoint_unknown" | "checkpoint_state" => {
             "nexus changes list names the runs, and nexus changes show --json their states."

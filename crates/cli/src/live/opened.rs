@@ -1,6 +1,7 @@
 //! Finds and opens the live run that a user means.
 
 use super::failed;
+use super::run::most;
 use crate::failure::Failure;
 use nexus_changes::run_name::RunName;
 use nexus_facility::checkpoints::{Checkpoints, LiveRun, Present};
@@ -26,7 +27,8 @@ pub struct Opened {
 impl Opened {
     /// Compares the workspace with the states of the run.
     pub fn present(&mut self) -> Result<Present, Failure> {
-        let now = self.checkpoints.present(&self.record, self.directory.fd(), &mut |_, _| {});
+        let most = Some(most(None));
+        let now = self.checkpoints.present(&self.record, self.directory.fd(), most, &mut |_, _| Ok(()));
         now.map_err(|error| failed(&error))
     }
 }

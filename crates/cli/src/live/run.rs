@@ -4,16 +4,24 @@ use super::failed;
 use crate::args::RunArgs;
 use crate::failure::{Failure, one_line};
 use crate::notices::tell;
-use nexus_facility::checkpoints::{Checkpoints, LiveRun, Most, Subject};
+use crate::signals::{Pending, Signals};
+use nexus_facility::checkpoints::{Checkpoints, LiveRun, Most, SnapshotError, Subject};
 use nexus_runner::plan::resolve::ResolvedRun;
 use std::time::{Duration, Instant};
 
-/// The most that a checkpoint reads unless a flag allows more.
-const MAX_NEW: Most = Most { files: 100_000, bytes: 2 << 30 };
+/// The most that a state reads unless a flag allows more.
+const MAX_NEW: Most = Most { files: 100_000, bytes: 2 << 30, apparent: MAX_APPARENT };
+/// The most with holes, of which nothing is read: each GiB is a few kilobytes in a state.
+const MAX_APPARENT: u64 = 256 << 30;
 /// Time after which a person hears that a state is being kept.
 const SAID_AFTER: Duration = Duration::from_secs(1);
 /// Live runs of one directory whose states stay.
 const KEPT: usize = 20;
+
+/// Returns the most that a state reads: so many bytes, if a flag allows them, and any number of files then.
+pub fn most(live_size: Option<u64>) -> Most {
+    live_size.map_or(MAX_NEW, |bytes| Most { files: u64::MAX, bytes, apparent: bytes.max(MAX_APPARENT) })
+}
 
 /// A live run that is about to start.
 pub struct Live {
@@ -40,7 +48,7 @@ pub fn refuse_unfinished(run: &ResolvedRun) -> Result<(), Failure> {
 }
 
 /// Keeps the state of the workspace, if the run is a live one.
-pub fn begin(args: &RunArgs, run: &ResolvedRun) -> Result<Option<Live>, Failure> {
+pub fn begin(args: &RunArgs, run: &ResolvedRun, signals: &Signals) -> Result<Option<Live>, Failure> {
     if !args.live {
         return Ok(None);
     }
@@ -51,9 +59,9 @@ pub fn begin(args: &RunArgs, run: &ResolvedRun) -> Result<Option<Live>, Failure>
         directory: run.site.identity.name(),
         command: run.plan.argv.clone(),
     };
-    let most = args.live_size.map_or(MAX_NEW, |bytes| Most { files: u64::MAX, bytes });
-    let mut teller = teller("before the run", args.quiet || args.json);
-    let taken = checkpoints.take(subject, run.site.directory.fd(), Some(most), &mut teller);
+    let mut teller =
+        teller("before the run", args.quiet || args.json, signals.pending().map_err(|error| unheard(&error))?);
+    let taken = checkpoints.take(subject, run.site.directory.fd(), Some(most(args.live_size)), &mut teller);
     let record = taken.map_err(|error| failed(&error))?;
     Ok(Some(Live { checkpoints, record }))
 }
@@ -72,10 +80,11 @@ impl Live {
     }
 
     /// Keeps the state that the run left, and forgets old runs.
-    pub fn end(self, args: &RunArgs, run: &ResolvedRun) -> Result<(), Failure> {
+    pub fn end(self, args: &RunArgs, run: &ResolvedRun, signals: &Signals) -> Result<(), Failure> {
         let is_quiet = args.quiet || args.json;
-        let mut teller = teller("after the run", is_quiet);
-        let ended = self.checkpoints.end(run.plan.run_id, run.site.directory.fd(), &mut teller);
+        let mut teller = teller("after the run", is_quiet, signals.pending().map_err(|error| unheard(&error))?);
+        let most = Some(most(args.live_size));
+        let ended = self.checkpoints.end(run.plan.run_id, run.site.directory.fd(), most, &mut teller);
         let record = ended.map_err(|error| failed(&error))?;
         self.forget_old();
         let is_changed = record.end.as_ref().is_some_and(|end| end.tree != record.checkpoint.tree);
@@ -102,13 +111,20 @@ impl Live {
     }
 }
 
-/// Says once that it takes long.
-fn teller(when: &'static str, is_quiet: bool) -> impl FnMut(u64, u64) {
+/// Says once that it takes long, and ends the work when a signal came that asks this process to end.
+fn teller(when: &'static str, is_quiet: bool, signals: Pending) -> impl FnMut(u64, u64) -> Result<(), SnapshotError> {
     let (start, mut is_said) = (Instant::now(), is_quiet);
-    move |entries, _| {
-        if !is_said && entries % 256 == 0 && start.elapsed() >= SAID_AFTER {
+    move |entries, bytes| {
+        if !is_said && start.elapsed() >= SAID_AFTER {
             is_said = true;
-            tell(&format!("The state of the workspace {when} is being kept: {entries} entries so far."));
+            let mib = bytes >> 20;
+            tell(&format!("The state of the workspace {when} is being kept: {entries} entries, {mib} MiB so far."));
         }
+        if signals.ending().is_some() { Err(SnapshotError::Stopped) } else { Ok(()) }
     }
+}
+
+fn unheard(error: &std::io::Error) -> Failure {
+    let message = format!("signals cannot be waited for: {error}");
+    Failure::refused("signals", message, "")
 }

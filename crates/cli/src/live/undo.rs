@@ -2,6 +2,7 @@
 
 use super::failed;
 use super::opened::Opened;
+use super::run::most;
 use crate::failure::{Failure, one_line};
 use nexus_changes::args::UndoArgs;
 use nexus_changes::paths;
@@ -26,7 +27,7 @@ pub fn undo(opened: Opened, args: &UndoArgs) -> Result<(String, bool), Failure> 
         None => checkpoints,
     };
     let _alone = commit_lock::lock(&places, id).map_err(|error| unknown(&error.to_string()))?;
-    let ask = UndoRequest { only, to: args.to.clone(), overwrites: args.overwrite };
+    let ask = UndoRequest { only, to: args.to.clone(), overwrites: args.overwrite, most: Some(most(args.live_size)) };
     let done = checkpoints.undo(of.run, directory.fd(), &ask, &mut || Ok(())).map_err(|error| failed(&error))?;
     let is_whole = done.applied.left.is_empty() && done.applied.aside.is_empty() && done.lost.is_empty();
     Ok((if args.json { document(&done) } else { text(&done) }, is_whole))

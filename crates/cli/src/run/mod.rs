@@ -221,7 +221,7 @@ fn reported<C: Attendant>(
     let mut prepared = Prepared::new(run, &driver, issuer, side, around, clock)?;
     prepared.give_secrets(secrets);
     // Again: an undo may have been killed while this run waited for it.
-    let live = match live::refuse_unfinished(run).and_then(|()| live::begin(args, run)) {
+    let live = match live::refuse_unfinished(run).and_then(|()| live::begin(args, run, signals)) {
         Ok(live) => live,
         Err(failure) => {
             return Err(match prepared.give_up() {
@@ -257,7 +257,7 @@ fn reported<C: Attendant>(
     };
     let finished = Finished::attend(running, attendant)?;
     let settled = finished.settle();
-    let ended = live.map(|live| live.end(args, run));
+    let ended = live.map(|live| live.end(args, run, signals));
     match settled {
         Ok(report) => {
             let mut report = Report::new(&parsed_run, report, receipt_copy, !args.quiet);

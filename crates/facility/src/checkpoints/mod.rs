@@ -27,8 +27,8 @@ pub mod states;
 pub mod undo;
 
 pub use error::CheckpointError;
-pub use nexus_snapshot::Most;
 pub use nexus_snapshot::put_back::{Aside, Left};
+pub use nexus_snapshot::{Most, SnapshotError};
 pub use record::{LiveRun, State, Unfinished};
 pub use states::{Checkpoints, Present, Subject};
 pub use undo::{UndoRequest, Undone};

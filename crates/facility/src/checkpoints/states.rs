@@ -7,9 +7,10 @@ use crate::beneath;
 use nexus_layer::LeaseCall;
 use nexus_model::{ByteText, RunId};
 use nexus_snapshot::object::{Content, Entry, Node};
+use nexus_snapshot::scan::Progress;
 use nexus_snapshot::{
-    Cache, Change, FsTime, Hold, Most, ObjectId, Scanned, SnapshotError, Store, Swept, Writer, compare, put_back,
-    reach, scan_at_most, sweep,
+    Cache, Change, FsTime, Hold, Most, ObjectId, ScanOptions, Scanned, SnapshotError, Store, Swept, Writer, compare,
+    put_back, reach, scan, sweep,
 };
 use rustix::fd::{AsFd as _, BorrowedFd};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -178,7 +179,7 @@ impl Checkpoints {
         subject: Subject,
         root: BorrowedFd<'_>,
         most: Option<Most>,
-        tell: &mut dyn FnMut(u64, u64),
+        tell: Progress<'_>,
     ) -> Result<LiveRun, CheckpointError> {
         let mut store = self.store(Hold::Use)?;
         let checkpoint = self.scanned(&mut store, &subject.directory, root, most, tell)?;
@@ -189,29 +190,34 @@ impl Checkpoints {
         Ok(record)
     }
 
-    /// Keeps the state that a run left.
+    /// Keeps the state that a run left. `most` bounds what has to be read, beside as much as there was before the run.
     pub fn end(
         &self,
         run: RunId,
         root: BorrowedFd<'_>,
-        tell: &mut dyn FnMut(u64, u64),
+        most: Option<Most>,
+        tell: Progress<'_>,
     ) -> Result<LiveRun, CheckpointError> {
         let mut record = self.files.run(run)?;
         let mut store = self.store(Hold::Use)?;
-        record.end = Some(self.scanned(&mut store, &record.directory, root, None, tell)?);
+        let most = most.map(|most| beside(&record, most));
+        record.end = Some(self.scanned(&mut store, &record.directory, root, most, tell)?);
         self.files.put_run(&record)?;
         Ok(record)
     }
 
-    /// Compares the workspace with the states of a run. The present state is kept in the store, and in no record.
+    /// Compares the workspace with the states of a run. The present state is kept in the store, and in no record. `most` bounds what has to
+    /// be read, beside as much as there is in the largest state.
     pub fn present(
         &self,
         record: &LiveRun,
         root: BorrowedFd<'_>,
-        tell: &mut dyn FnMut(u64, u64),
+        most: Option<Most>,
+        tell: Progress<'_>,
     ) -> Result<Present, CheckpointError> {
         let mut store = self.store(Hold::Use)?;
-        let now = self.scanned(&mut store, &record.directory, root, None, tell)?;
+        let most = most.map(|most| beside(record, most));
+        let now = self.scanned(&mut store, &record.directory, root, most, tell)?;
         let (wanted, top) = (top_of(&record.checkpoint, record.run)?, top_of(&now, record.run)?);
         let nothing = HashMap::new();
         let changes = compare(&mut store, &wanted, &top, &nothing)?;
@@ -255,14 +261,15 @@ impl Checkpoints {
         directory: &str,
         root: BorrowedFd<'_>,
         most: Option<Most>,
-        tell: &mut dyn FnMut(u64, u64),
+        tell: Progress<'_>,
     ) -> Result<State, CheckpointError> {
         let before = Cache::read(&self.files.cache(directory));
         let (now, taken_ms) = now();
         let mut writer = Writer::new(store);
         // A descriptor of its own: a listing goes on where an earlier one ended.
         let root = beneath::directory(root, ".")?;
-        let scanned: Scanned = scan_at_most(root.as_fd(), &mut writer, &before, now, most, tell)?;
+        let options = ScanOptions { most };
+        let scanned: Scanned = scan(root.as_fd(), &mut writer, &before, now, options, tell)?;
         writer.finish()?;
         if scanned.cache != before
             && let Ok(bytes) = scanned.cache.bytes()
@@ -270,6 +277,18 @@ impl Checkpoints {
             self.files.keep_cache(directory, &bytes);
         }
         Ok(State::of(&scanned, taken_ms))
+    }
+}
+
+/// Allows so much beside what the largest state of a run has.
+pub(super) fn beside(record: &LiveRun, most: Most) -> Most {
+    let all = || std::iter::once(&record.checkpoint).chain(&record.end).chain(&record.kept);
+    let entries = all().map(|state| state.entries).max().unwrap_or(0);
+    let bytes = all().map(|state| state.bytes).max().unwrap_or(0);
+    Most {
+        files: most.files.saturating_add(entries),
+        bytes: most.bytes.saturating_add(bytes),
+        apparent: most.apparent.saturating_add(bytes),
     }
 }
 

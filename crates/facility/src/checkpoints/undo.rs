@@ -7,10 +7,10 @@
 
 use super::error::CheckpointError;
 use super::record::{LiveRun, State, Unfinished, VERSION};
-use super::states::{Checkpoints, top_of};
+use super::states::{Checkpoints, beside, top_of};
 use nexus_model::{ByteText, RunId};
 use nexus_snapshot::put_back::{Applied, Aside, Choice, Decision, Place, Trees3, apply, decide, remove_staging};
-use nexus_snapshot::{Hold, ObjectId, SnapshotError, Store};
+use nexus_snapshot::{Hold, Most, ObjectId, SnapshotError, Store};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, StatxFlags, statx};
 
@@ -23,6 +23,8 @@ pub struct UndoRequest {
     pub to: Option<String>,
     /// Takes back what was changed since the run, too.
     pub overwrites: bool,
+    /// The most that it reads of what no state of the run has; `None` means all.
+    pub most: Option<Most>,
 }
 
 /// The result of an undo.
@@ -56,9 +58,10 @@ impl Checkpoints {
         let record = self.run(run)?;
         let mut store = self.store(Hold::Use)?;
         if let Some(unfinished) = self.files.unfinished(&record.directory)? {
-            return self.go_on(&mut store, root, &record.directory, &unfinished, pause);
+            return self.go_on(&mut store, root, &record.directory, &unfinished, ask.most, pause);
         }
-        let now = self.scanned(&mut store, &record.directory, root, None, &mut |_, _| {})?;
+        let most = ask.most.map(|most| beside(&record, most));
+        let now = self.scanned(&mut store, &record.directory, root, most, &mut |_, _| Ok(()))?;
         let wanted = match &ask.to {
             None => record.checkpoint.clone(),
             Some(which) => record
@@ -113,11 +116,13 @@ impl Checkpoints {
         root: BorrowedFd<'_>,
         directory: &str,
         unfinished: &Unfinished,
+        most: Option<Most>,
         pause: Pause<'_>,
     ) -> Result<Undone, CheckpointError> {
         let mut record = self.run(unfinished.run)?;
+        let most = most.map(|most| beside(&record, most));
         // With what the cut-off one displaced and did not come to look at.
-        let now = self.scanned(store, directory, root, None, &mut |_, _| {})?;
+        let now = self.scanned(store, directory, root, most, &mut |_, _| Ok(()))?;
         keep(&mut record, &now);
         self.files.put_run(&record)?;
         pause()?;
@@ -126,7 +131,7 @@ impl Checkpoints {
             self.placed(root, unfinished, |place| remove_staging(place, store, &present, &mut *pause))?;
         pause()?;
         // Without it again: names of files in it were further names of files elsewhere.
-        let without = self.scanned(store, directory, root, None, &mut |_, _| {})?;
+        let without = self.scanned(store, directory, root, most, &mut |_, _| Ok(()))?;
         let trees = trees_of(unfinished, &without)?;
         let decision = decided(store, trees, unfinished)?;
         let theirs = decision.theirs;

@@ -12,10 +12,12 @@
 //! * [`record`]: the form of a record. Pure.
 //! * [`history`]: the records of one facility.
 //! * [`error`]: the error type.
+//! * `reading`: reads trees of facilities.
 //! * [`states`]: takes, restores, forks, compares and cleans.
 
 pub mod error;
 pub mod history;
+mod reading;
 pub mod record;
 pub mod states;
 

@@ -2,6 +2,7 @@
 
 use super::error::StateError;
 use super::history::History;
+use super::reading::{now, read, scanned};
 use super::record::{LeftOut, Named, Record, VERSION, check_label};
 use crate::beneath;
 use crate::name::FacilityName;
@@ -10,16 +11,13 @@ use crate::store::{Facilities, Facility, StoreError, TREE};
 use nexus_layer::{LeaseCall, Workspace, first_in_use};
 use nexus_model::{ByteText, RunId};
 use nexus_snapshot::reach::verify;
-use nexus_snapshot::{
-    Cache, Change, FsTime, Hold, ObjectId, Scanned, Store, Swept, Writer, build, compare, reach, scan, sweep,
-};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use nexus_snapshot::{Cache, Change, Hold, ObjectId, Scanned, Store, Swept, Writer, build, compare, reach, sweep};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, RenameFlags, mkdirat, renameat_with};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::PathBuf;
-use std::time::SystemTime;
 
 /// The directory of the objects, in that of the facilities.
 const OBJECTS: &str = ".snapshots";
@@ -312,7 +310,7 @@ impl<'a> Snapshots<'a> {
             let tree = self.tree(facility)?;
             let cache = Cache::read(&history.cache());
             let mut writer = Writer::dry(&mut store);
-            let scanned = scan(tree.as_fd(), &mut writer, &cache, now().0, tell)?;
+            let scanned = read(tree.as_fd(), &mut writer, &cache, tell)?;
             (scanned.top, writer.into_kept())
         };
         let changes = compare(&mut store, &old, &new, &kept)?;
@@ -383,21 +381,6 @@ impl<'a> Snapshots<'a> {
     }
 }
 
-/// Reads a tree into the store. Returns the bytes that were new there, too.
-fn scanned(
-    history: &History,
-    store: &mut Store,
-    tree: BorrowedFd<'_>,
-    tell: Listener<'_>,
-) -> Result<(Scanned, u64), StateError> {
-    let before = Cache::read(&history.cache());
-    let mut writer = Writer::new(store);
-    let scanned = scan(tree, &mut writer, &before, now().0, tell)?;
-    let new_bytes = writer.new_bytes();
-    writer.finish()?;
-    Ok((scanned, new_bytes))
-}
-
 /// Adds the record of a tree that was read.
 fn recorded(
     history: &History,
@@ -436,10 +419,4 @@ fn top_of(one: &Named, facility: &Facility) -> Result<ObjectId, StateError> {
         file: one.id.clone(),
         why: "its tree has no name".to_owned(),
     })
-}
-
-/// Returns the time as file systems have it, and in milliseconds since 1970. A clock before 1970 says 1970.
-fn now() -> (FsTime, u64) {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    (FsTime { sec: since.as_secs() as i64, nsec: since.subsec_nanos() }, since.as_millis() as u64)
 }

@@ -46,12 +46,12 @@ impl Scene {
         let run = RunId::new();
         let workspace = self.tree().as_path().into();
         let subject = Subject { run, workspace, directory: "d".to_owned(), command: vec!["x".into()] };
-        self.checkpoints.take(subject, self.root.as_fd(), None, &mut |_, _| {}).unwrap();
+        self.checkpoints.take(subject, self.root.as_fd(), None, &mut |_, _| Ok(())).unwrap();
         run
     }
 
     pub fn end(&self, run: RunId) {
-        self.checkpoints.end(run, self.root.as_fd(), &mut |_, _| {}).unwrap();
+        self.checkpoints.end(run, self.root.as_fd(), None, &mut |_, _| Ok(())).unwrap();
     }
 
     pub fn undo(&self, run: RunId, ask: &UndoRequest) -> Result<Undone, CheckpointError> {
