@@ -2,10 +2,12 @@
 
 use super::error::StateError;
 use super::history::History;
-use super::states::Listener;
 use nexus_snapshot::{Cache, FsTime, Most, ScanOptions, Scanned, SnapshotError, Store, Writer, scan};
 use rustix::fd::BorrowedFd;
 use std::time::SystemTime;
+
+/// Is called during long work, with the entries and bytes so far.
+pub type Listener<'a> = &'a mut dyn FnMut(u64, u64);
 
 /// The most that one snapshot reads. A disk of today that is full is below it.
 const MAX_READ: Most = Most { files: u64::MAX, bytes: 2 << 40, apparent: 32 << 40 };

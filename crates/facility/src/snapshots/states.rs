@@ -2,6 +2,7 @@
 
 use super::error::StateError;
 use super::history::History;
+pub use super::reading::Listener;
 use super::reading::{now, read, scanned};
 use super::record::{LeftOut, Named, Record, VERSION, check_label};
 use crate::beneath;
@@ -25,9 +26,6 @@ const OBJECTS: &str = ".snapshots";
 const BUILT: &str = ".build-";
 /// Begins the name of a tree that was replaced, or is about to replace one. Its state is kept in a snapshot before it is removed.
 const REPLACED: &str = ".tree-";
-
-/// Is called during long work, with the entries and bytes so far.
-pub type Listener<'a> = &'a mut dyn FnMut(u64, u64);
 
 /// A snapshot that was taken.
 #[derive(Debug)]
