@@ -82,6 +82,9 @@ pub struct UndoArgs {
     /// Also what was changed since the run ended
     #[arg(long)]
     pub overwrite: bool,
+    /// Give up an undo that was cut off and cannot come to its end; everything stays as it left it
+    #[arg(long, conflicts_with_all = ["to", "overwrite", "live_size", "paths"])]
+    pub abandon: bool,
     /// Read up to so many new bytes, and any number of files [default: 2G and 100,000 files]
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     pub live_size: Option<u64>,

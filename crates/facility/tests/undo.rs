@@ -120,6 +120,48 @@ fn an_undo_that_is_cut_off_after_a_fifo_went_goes_on_without_it() {
 }
 
 #[test]
+fn an_undo_that_is_given_up_leaves_everything_as_it_is() {
+    let mut stayed = 0;
+    for after in 0..40 {
+        let scene = Scene::new();
+        scene.put("a/file", "old\n");
+        scene.put("b", "old\n");
+        let wanted = whole(&scene.tree());
+        let run = scene.take();
+        scene.put("a/file", "by the run\n");
+        scene.put("b", "by the run\n");
+        scene.put("c", "by the run\n");
+        scene.end(run);
+        let undo = scene.cut_off(run, after);
+        let before = whole(&scene.tree());
+        let given_up = scene.checkpoints.abandon("d", scene.root.as_fd()).unwrap();
+        if undo.is_ok() {
+            assert!(after > 3 && given_up.is_none(), "cut off {after} times");
+            assert!(stayed > 3, "{stayed}");
+            return;
+        }
+        let mut now = whole(&scene.tree());
+        if let Some((of, rest)) = given_up {
+            assert_eq!(of, run);
+            match rest {
+                Some(rest) => {
+                    stayed += 1;
+                    assert!(now.0.contains_key(std::path::Path::new(&rest)), "{rest} is named and stays");
+                }
+                // An empty staging directory goes.
+                None => now.0.clone_from(&before.0),
+            }
+        }
+        assert_eq!(now.0, before.0, "after {after}");
+        assert!(scene.checkpoints.unfinished("d").unwrap().is_none());
+        let done = scene.undo(run, &UndoRequest { overwrites: true, ..UndoRequest::default() }).unwrap();
+        assert!(done.went_on.is_none());
+        assert_eq!(whole(&scene.tree()).0, wanted.0, "after {after}");
+    }
+    panic!("the undo never came to its end");
+}
+
+#[test]
 fn entries_with_several_names_go_with_their_directory() {
     let scene = Scene::new();
     let wanted = whole(&scene.tree());

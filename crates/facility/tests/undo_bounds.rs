@@ -11,6 +11,7 @@ use nexus_snapshot::SnapshotError;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -124,4 +125,49 @@ fn a_state_ends_when_it_is_asked_to_also_in_the_middle_of_a_file() {
     assert_eq!(ended.unwrap_err().code(), "snapshot_stopped");
     assert_eq!(calls, 3);
     assert!(scene.checkpoints.run(run).unwrap().end.is_none());
+}
+
+/// A workspace on a file system of its own that has no room, in the mount namespace of the test's child.
+#[test]
+fn what_does_not_fit_is_left_and_the_rest_goes_back() {
+    if !rustix::process::geteuid().is_root() {
+        println!("in part: test what_does_not_fit_is_left_and_the_rest_goes_back: only root can mount");
+        return;
+    }
+    let line = "exec \"$1\" --exact child_fills --ignored --nocapture";
+    let mut child = Command::new("unshare");
+    child.args(["--mount", "sh", "-c", line, "sh"]).arg(std::env::current_exe().unwrap());
+    assert!(child.status().unwrap().success());
+}
+
+#[test]
+#[ignore = "the child of another test"]
+fn child_fills() {
+    let mut scene = Scene::new();
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", "size=1M", "tmpfs"]).arg(scene.tree());
+    assert!(mount.status().unwrap().success());
+    scene.root = File::open(scene.tree()).unwrap();
+    let large = "0123456789abcdef".repeat(50 << 10);
+    scene.put("large", &large[..600 << 10]);
+    scene.put("small", "old\n");
+    let run = scene.take();
+    fs::remove_file(scene.tree().join("large")).unwrap();
+    scene.put("small", "by the run\n");
+    scene.end(run);
+    scene.put("mine", &large);
+    let done = scene.undo(run, &UndoRequest::default()).unwrap();
+    let left: Vec<_> = done.applied.left.iter().map(|left| (left.path.as_slice(), left.why.as_str())).collect();
+    assert!(matches!(left.as_slice(), [(b"large", why)] if why.contains("No space left")), "{left:?}");
+    assert_eq!(done.applied.aside, []);
+    assert_eq!((scene.text("small"), scene.text("mine").len()), ("old\n".to_owned(), 800 << 10));
+    let names = || fs::read_dir(scene.tree()).unwrap().count();
+    assert_eq!(names(), 2, "nothing of the undo is there");
+    // With room again it comes back.
+    fs::remove_file(scene.tree().join("mine")).unwrap();
+    let done = scene.undo(run, &UndoRequest::default()).unwrap();
+    assert!(done.went_on.is_none() && done.applied.left.is_empty(), "{:?}", done.applied);
+    assert_eq!((scene.text("large").len(), names()), (600 << 10, 2));
+    drop(scene.root);
+    assert!(Command::new("umount").arg("-l").arg(scene.base.path().join("w")).status().unwrap().success());
 }

@@ -72,16 +72,18 @@ pub(crate) fn write(dir: BorrowedFd<'_>, name: &[u8], extended: &Extended) -> io
     Ok(())
 }
 
-/// Gives an open entry, also one opened with `O_PATH`, exactly these attributes.
+/// Gives an open entry, also one opened with `O_PATH`, exactly these attributes. One that it has already is not set again.
 pub(crate) fn make(entry: BorrowedFd<'_>, wanted: &Extended) -> io::Result<()> {
     let path = path_of(entry, b"");
-    for (attribute, _) in read(entry, b"")?.iter().filter(|(name, _)| !wanted.iter().any(|(one, _)| one == name)) {
+    let there = read(entry, b"")?;
+    for (attribute, _) in there.iter().filter(|(name, _)| !wanted.iter().any(|(one, _)| one == name)) {
         match rustix::fs::removexattr(&*path, attribute.as_slice()) {
             Ok(()) | Err(Errno::NODATA) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    write(entry, b"", wanted)
+    let missing = wanted.iter().filter(|one| !there.contains(one)).cloned().collect();
+    write(entry, b"", &missing)
 }
 
 fn path_of(dir: BorrowedFd<'_>, name: &[u8]) -> Vec<u8> {

@@ -115,7 +115,11 @@ impl LiveRuns for OfCheckpoints {
         let unfinished = checkpoints.unfinished(&record.directory).map_err(|error| failed(&error))?;
         if unfinished.is_some_and(|undo| undo.run == record.run) {
             let message = format!("an undo of the live run {} was cut off", record.run);
-            return Err(Failure::refused("undo_unfinished", message, "nexus changes undo goes on with it."));
+            return Err(Failure::refused(
+                "undo_unfinished",
+                message,
+                "nexus changes undo goes on with it, and nexus changes undo --abandon gives it up.",
+            ));
         }
         checkpoints.forget(record.run).map_err(|error| failed(&error))?;
         let cleaned = checkpoints.clean(&mut |_, _| {}).map_err(|error| failed(&error))?;

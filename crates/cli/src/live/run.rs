@@ -41,7 +41,10 @@ pub fn refuse_unfinished(run: &ResolvedRun) -> Result<(), Failure> {
             Err(Failure::refused(
                 "undo_unfinished",
                 message,
-                format!("nexus changes undo --run {} goes on with it. Nothing was run.", undo.run),
+                format!(
+                    "nexus changes undo --run {} goes on with it, and --abandon gives it up. Nothing was run.",
+                    undo.run
+                ),
             ))
         }
     }

@@ -7,7 +7,7 @@ use crate::failure::{Failure, one_line};
 use nexus_changes::args::UndoArgs;
 use nexus_changes::paths;
 use nexus_facility::checkpoints::{UndoRequest, Undone};
-use nexus_model::ByteText;
+use nexus_model::{ByteText, RunId};
 use nexus_runner::state::{commit_lock, record};
 use serde_json::json;
 
@@ -27,10 +27,33 @@ pub fn undo(opened: Opened, args: &UndoArgs) -> Result<(String, bool), Failure> 
         None => checkpoints,
     };
     let _alone = commit_lock::lock(&places, id).map_err(|error| unknown(&error.to_string()))?;
+    if args.abandon {
+        let given_up = checkpoints.abandon(&id.name(), directory.fd()).map_err(|error| failed(&error))?;
+        return Ok((abandoned(given_up, args.json)?, true));
+    }
     let ask = UndoRequest { only, to: args.to.clone(), overwrites: args.overwrite, most: Some(most(args.live_size)) };
     let done = checkpoints.undo(of.run, directory.fd(), &ask, &mut || Ok(())).map_err(|error| failed(&error))?;
     let is_whole = done.applied.left.is_empty() && done.applied.aside.is_empty() && done.lost.is_empty();
     Ok((if args.json { document(&done) } else { text(&done) }, is_whole))
+}
+
+/// Returns the answer about an undo that was given up.
+fn abandoned(given_up: Option<(RunId, Option<String>)>, json: bool) -> Result<String, Failure> {
+    let Some((run, rest)) = given_up else {
+        return Err(Failure::refused("no_undo", "no undo of this directory was cut off", "Nothing was changed."));
+    };
+    if json {
+        return Ok(format!("{}\n", json!({ "abandoned": run, "rest": rest })));
+    }
+    let stays = rest.map(|rest| {
+        format!(
+            "{rest} stays in the workspace, with what the undo had displaced: remove it when you need none of it.\n"
+        )
+    });
+    Ok(format!(
+        "The undo of the run {run} is given up. Everything stays as it left it; nexus changes show --json names the states that are kept.\n{}",
+        stays.unwrap_or_default()
+    ))
 }
 
 fn unknown(why: &str) -> Failure {

@@ -13,6 +13,7 @@ use nexus_snapshot::put_back::{Applied, Aside, Choice, Decision, Place, Trees3, 
 use nexus_snapshot::{Hold, Most, ObjectId, SnapshotError, Store};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, StatxFlags, statx};
+use rustix::io::Errno;
 
 /// The choices of a user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -107,6 +108,23 @@ impl Checkpoints {
         let applied = self.carried_out(&mut store, root, (&unfinished, trees), decision, pause)?;
         self.files.remove_unfinished(&record.directory)?;
         Ok(Undone { went_on: None, kept: Some(now), applied, theirs, lost })
+    }
+
+    /// Gives an undo of a directory up that was cut off. Everything stays as that one left it, also what it displaced. Returns its run, and the
+    /// name in the directory of what it displaced and built, if there is anything. The caller keeps other undos away.
+    pub fn abandon(
+        &self,
+        directory: &str,
+        root: BorrowedFd<'_>,
+    ) -> Result<Option<(RunId, Option<String>)>, CheckpointError> {
+        let Some(unfinished) = self.files.unfinished(directory)? else { return Ok(None) };
+        let staging = unfinished.staging();
+        let rest = match rustix::fs::unlinkat(root, staging.as_str(), AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => None,
+            Err(_) => Some(staging),
+        };
+        self.files.remove_unfinished(directory)?;
+        Ok(Some((unfinished.run, rest)))
     }
 
     /// Goes on with an undo that was cut off, after keeping the state that it left.

@@ -1,18 +1,17 @@
 //! Carries the steps out.
 
-use super::attributed::{has, is_as, open_up, set};
+use super::attributed::{Opened, is_of_entry, of_entry, open_up};
 use super::decide::{Decision, Left, Step, Trees3};
 use super::displaced::kept;
 use super::remove::leave_name;
 use super::seen::Seen;
-use super::trees::{file_of, lookup};
-use crate::attributes;
+use super::trees::file_of;
 use crate::build::build_part;
 use crate::error::SnapshotError;
-use crate::object::{Attributes, Entry};
+use crate::object::Entry;
 use crate::store::Store;
 use nexus_beneath::meta::{EntryType, Meta, stat, stat_if_there};
-use nexus_beneath::{Doing as _, LeaseCall, Workspace, chmod, is_gone, is_no_way, join, open_dir, pin, split};
+use nexus_beneath::{Doing as _, LeaseCall, Workspace, chmod, is_gone, is_no_way, join, open_dir, split};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, mkdirat, renameat_with};
 use rustix::io::Errno;
 use std::collections::HashSet;
@@ -61,7 +60,7 @@ pub struct Place<'a> {
 
 pub(super) struct Work<'a> {
     pub(super) place: Place<'a>,
-    root: Workspace,
+    pub(super) root: Workspace,
     pub(super) staging: OwnedFd,
     pub(super) store: &'a mut Store,
     pub(super) trees: Trees3,
@@ -70,6 +69,8 @@ pub(super) struct Work<'a> {
     pub(super) seen: Seen,
     /// Steps whose entry in the staging directory was displaced; that of another one was built.
     pub(super) is_displaced: HashSet<usize>,
+    /// Steps whose entry could not be built. A part of it may be in the staging directory.
+    pub(super) unbuilt: HashSet<usize>,
     /// Called between any two changes; an error stops at once, as a kill would.
     pub(super) pause: &'a mut dyn FnMut() -> Result<(), SnapshotError>,
 }
@@ -83,17 +84,18 @@ pub fn apply(
     pause: &mut dyn FnMut() -> Result<(), SnapshotError>,
 ) -> Result<Applied, SnapshotError> {
     let Decision { steps, directories, left, .. } = decision;
-    let opened = open_root(place.root)?;
+    let mut opened = OpenedRoot::new(place.root)?;
     mkdirat(place.root, place.staging, Mode::RWXU).doing("make", place.staging.as_bytes())?;
     let open = || open_dir(place.root, place.staging.as_bytes(), OFlags::RDONLY);
     let staging = open().doing("open", place.staging.as_bytes())?;
     let root = open_dir(place.root, b"", OFlags::RDONLY).doing("open", b"")?;
     let applied = Applied { left, ..Applied::default() };
     let (root, seen, is_displaced) = (Workspace::from_fd(root), Seen::default(), HashSet::new());
-    let mut work = Work { place, root, staging, store, trees, applied, seen, is_displaced, pause };
+    let unbuilt = HashSet::new();
+    let mut work = Work { place, root, staging, store, trees, applied, seen, is_displaced, unbuilt, pause };
     for (number, step) in steps.iter().enumerate() {
         if let Step::Put { path, wanted: Some(wanted), .. } = step {
-            work.build(number, path, wanted)?;
+            work.built(number, path, wanted)?;
         }
     }
     (work.pause)()?;
@@ -109,24 +111,42 @@ pub fn apply(
     }
     rustix::fs::syncfs(place.root).doing("write", b"")?;
     work.clear_staging(&steps)?;
-    match (directories.get(b"".as_slice()), opened) {
-        (Some(attributes), _) => work.directory(b"", attributes)?,
-        (None, Some(mode)) => chmod(place.root, mode).doing("set the mode of", b"")?,
-        (None, None) => {}
+    if let Some(attributes) = directories.get(b"".as_slice())
+        && work.directory(b"", attributes)?
+    {
+        opened.mode = None;
     }
+    drop(opened);
     rustix::fs::fsync(place.root).doing("write", b"")?;
     Ok(work.applied)
 }
 
-/// Opens the directory up for its owner, whom a run may have kept out of it: the staging directory is made in it. Returns the mode of
-/// before, if it was changed.
-fn open_root(root: BorrowedFd<'_>) -> Result<Option<u32>, SnapshotError> {
-    let mode = stat(root, b"").doing("look at", b"")?.mode;
-    if rustix::process::geteuid().is_root() || mode & 0o300 == 0o300 {
-        return Ok(None);
+/// The directory that goes back, opened up for its owner, whom a run may have kept out of it: the staging directory is made in it. It gets its
+/// mode again also where the undo ends early.
+struct OpenedRoot<'a> {
+    root: BorrowedFd<'a>,
+    /// The mode of before, where it was changed.
+    mode: Option<u32>,
+}
+
+impl<'a> OpenedRoot<'a> {
+    fn new(root: BorrowedFd<'a>) -> Result<Self, SnapshotError> {
+        let mode = stat(root, b"").doing("look at", b"")?.mode;
+        if rustix::process::geteuid().is_root() || mode & 0o300 == 0o300 {
+            return Ok(Self { root, mode: None });
+        }
+        chmod(root, mode | 0o700).doing("open", b"")?;
+        Ok(Self { root, mode: Some(mode) })
     }
-    chmod(root, mode | 0o700).doing("open", b"")?;
-    Ok(Some(mode))
+}
+
+impl Drop for OpenedRoot<'_> {
+    fn drop(&mut self) {
+        if let Some(mode) = self.mode {
+            // It had this mode a moment ago.
+            chmod(self.root, mode).ok();
+        }
+    }
 }
 
 fn staged(number: usize) -> String {
@@ -139,6 +159,20 @@ impl Work<'_> {
         let name = staged(number);
         let mut elsewhere = |store: &mut Store, first: &[u8]| file_of(store, &top, first);
         build_part(self.staging.as_fd(), self.store, wanted, (path, name.as_bytes()), &mut elsewhere)
+    }
+
+    /// Builds an entry. Returns false, with the path noted, where that cannot be done, as on a full disk.
+    pub(super) fn built(&mut self, number: usize, path: &[u8], wanted: &Entry) -> Result<bool, SnapshotError> {
+        let made = self.build(number, path, wanted);
+        if let Err(why) = &made
+            && let Some(why) = of_entry(why)
+        {
+            self.leave(path, format!("it cannot be made again: {why}"));
+            self.unbuilt.insert(number);
+            self.remove_unbuilt(number, path)?;
+            return Ok(false);
+        }
+        made.map(|()| true)
     }
 
     /// Opens the directory of a step; `None`, with the path noted, where it cannot be reached any more.
@@ -155,15 +189,22 @@ impl Work<'_> {
                 self.leave(path, format!("its directory cannot be used any more: {error}"));
                 Ok(None)
             }
+            Err(error) if is_of_entry(&error) => {
+                self.leave(path, format!("its directory cannot be opened: {error}"));
+                Ok(None)
+            }
             Err(error) => Ok(Err(error).doing("open the directory of", path)?),
         }
     }
 
-    fn leave(&mut self, path: &[u8], why: impl Into<String>) {
+    pub(super) fn leave(&mut self, path: &[u8], why: impl Into<String>) {
         self.applied.left.push(Left { path: path.to_vec(), why: why.into() });
     }
 
     fn step(&mut self, number: usize, step: &Step) -> Result<(), SnapshotError> {
+        if self.unbuilt.contains(&number) {
+            return Ok(());
+        }
         let path = step.path();
         let Some(dir) = self.parent(step)? else { return Ok(()) };
         let (dir, name) = (dir.as_fd(), split(path).1);
@@ -209,7 +250,11 @@ impl Work<'_> {
             }
         };
         if is_special(stat_if_there(dir, &leaving).doing("look at", path)?) {
-            rustix::fs::unlinkat(dir, leaving.as_slice(), AtFlags::empty()).doing("remove", path)?;
+            if let Err(error) = rustix::fs::unlinkat(dir, leaving.as_slice(), AtFlags::empty()) {
+                renameat_with(dir, leaving.as_slice(), dir, name, RenameFlags::NOREPLACE).ok();
+                self.leave(path, format!("it cannot be removed: {}", io::Error::from(error)));
+                return Ok(());
+            }
             self.applied.done += 1;
             return Ok(());
         }
@@ -224,7 +269,7 @@ impl Work<'_> {
     }
 
     /// Puts what was built, or nothing, in the place of what is there.
-    fn put(
+    pub(super) fn put(
         &mut self,
         number: usize,
         (dir, name, path): (BorrowedFd<'_>, &[u8], &[u8]),
@@ -240,7 +285,13 @@ impl Work<'_> {
             }
             return Ok(());
         };
-        open_up(dir, name, present, path)?;
+        let opened = match open_up(dir, name, present) {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.leave(path, format!("it cannot be opened for its owner: {error}"));
+                return Ok(());
+            }
+        };
         let taken = if comes {
             renameat_with(&self.staging, own.as_str(), dir, name, RenameFlags::EXCHANGE)
         } else {
@@ -256,6 +307,7 @@ impl Work<'_> {
             }
             Err(error) => {
                 self.leave(path, format!("it cannot be replaced: {}", io::Error::from(error)));
+                opened.iter().for_each(Opened::close);
                 return Ok(());
             }
         }
@@ -271,6 +323,7 @@ impl Work<'_> {
         if !comes && renameat_with(&self.staging, own.as_str(), dir, name, RenameFlags::NOREPLACE).is_ok() {
             self.applied.done -= 1;
             self.leave(path, "it was changed meanwhile");
+            opened.iter().for_each(Opened::close);
             return Ok(());
         }
         self.put_beside(&own, (dir, name, path));
@@ -339,88 +392,18 @@ impl Work<'_> {
         };
         if !is_linked {
             // A name of a file that has another one. Anything else that has this name is of another process.
-            if made.is_ok() {
-                rustix::fs::unlinkat(&self.staging, own.as_str(), AtFlags::empty()).doing("remove", path)?;
+            if made.is_ok()
+                && let Err(error) = rustix::fs::unlinkat(&self.staging, own.as_str(), AtFlags::empty())
+            {
+                self.leave(path, format!("what has its place cannot be removed: {}", io::Error::from(error)));
+                return Ok(());
             }
-            self.build(number, path, wanted)?;
+            if !self.built(number, path, wanted)? {
+                return Ok(());
+            }
             rustix::fs::syncfs(&self.staging).doing("write", path)?;
         }
         self.put(number, at, true, present)
-    }
-
-    /// Gives the very entry that was kept its wanted attributes.
-    fn attributes(
-        &mut self,
-        number: usize,
-        at: (BorrowedFd<'_>, &[u8], &[u8]),
-        wanted: &Entry,
-        present: &Entry,
-    ) -> Result<(), SnapshotError> {
-        let (dir, name, path) = at;
-        let Ok(pinned) = pin(dir, name) else {
-            self.leave(path, "it went away meanwhile");
-            return Ok(());
-        };
-        let meta = stat(pinned.as_fd(), b"").doing("look at", path)?;
-        let is_link = meta.kind == EntryType::Symlink;
-        let extended = if is_link { Ok(Vec::new()) } else { attributes::read(pinned.as_fd(), b"") };
-        let extended = extended.doing("read the attributes of", path)?;
-        if !is_as(&meta, present) || (!is_link && !has(&extended, &present.attributes)) {
-            self.leave(path, "it was changed meanwhile");
-            return Ok(());
-        }
-        if is_link {
-            // A link has neither a mode nor attributes; its owner and time come with a new one.
-            self.build(number, path, wanted)?;
-            return self.put(number, at, true, Some(present));
-        }
-        set(pinned.as_fd(), &wanted.attributes).doing("set the attributes of", path)?;
-        self.applied.done += 1;
-        Ok(())
-    }
-
-    /// Reports whether a directory has other attributes than in the present tree, where they can be read.
-    fn is_marked(&mut self, dir: BorrowedFd<'_>, name: &[u8], path: &[u8]) -> Result<bool, SnapshotError> {
-        let Ok(inner) = open_dir(dir, name, OFlags::RDONLY) else { return Ok(false) };
-        let Some(found) = lookup(self.store, &self.trees.present, path)? else { return Ok(false) };
-        Ok(!self.has_known_attributes(inner.as_fd(), path, &found.entry.attributes)?)
-    }
-
-    /// Reports whether a directory has the attributes that it gets, or those that it had in the present tree; the time does not count.
-    fn has_known_attributes(
-        &mut self,
-        dir: BorrowedFd<'_>,
-        path: &[u8],
-        wanted: &Attributes,
-    ) -> Result<bool, SnapshotError> {
-        let meta = stat(dir, b"").doing("look at", path)?;
-        let extended = attributes::read(dir, b"").doing("read the attributes of", path)?;
-        let is_root = rustix::process::geteuid().is_root();
-        let is_as = |one: &Attributes| {
-            // One that kept its owner out was opened up. An owner can be given by root alone.
-            let is_mode = meta.mode == one.mode || meta.mode == one.mode | 0o700;
-            is_mode && (!is_root || (meta.uid, meta.gid) == (one.uid, one.gid)) && has(&extended, one)
-        };
-        if is_as(wanted) {
-            return Ok(true);
-        }
-        let present = lookup(self.store, &self.trees.present, path)?;
-        Ok(present.is_some_and(|found| is_as(&found.entry.attributes)))
-    }
-
-    fn directory(&mut self, path: &[u8], attributes: &Attributes) -> Result<(), SnapshotError> {
-        let opened = self.root.dir_by_force(path);
-        match opened {
-            Ok(dir) => {
-                if !self.has_known_attributes(dir.as_fd(), path, attributes)? {
-                    self.leave(path, "its mode, owner or attributes were changed meanwhile");
-                    return Ok(());
-                }
-                Ok(set(dir.as_fd(), attributes).doing("set the attributes of", path)?)
-            }
-            Err(error) if is_no_way(&error) || is_gone(&error) => Ok(()),
-            Err(error) => Ok(Err(error).doing("open", path)?),
-        }
     }
 }
 

@@ -13,6 +13,7 @@
 //! * `trees`: reads entries of kept trees by their paths.
 //! * [`decide()`]: which paths change, and which are left as they are. Reads kept trees alone.
 //! * `attributed`: attributes of entries, compared and set.
+//! * `setting`: steps that set attributes.
 //! * `displaced`: compares what was displaced with what was there when the present tree was kept.
 //! * `seen`: what was read of displaced trees. Pure.
 //! * `remove`: removes displaced trees.
@@ -25,6 +26,7 @@ pub mod decide;
 mod displaced;
 mod remove;
 pub(crate) mod seen;
+mod setting;
 mod staging;
 mod trees;
 

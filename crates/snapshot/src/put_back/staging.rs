@@ -1,6 +1,7 @@
 //! Removes the staging directory: what was displaced and read, what was built and not used, and nothing else.
 
 use super::apply::{Aside, Place, beside};
+use super::attributed::is_of_entry;
 use super::decide::Step;
 use super::displaced::kept;
 use super::remove::Removing;
@@ -8,7 +9,9 @@ use super::seen::Seen;
 use super::trees::lookup;
 use crate::error::SnapshotError;
 use crate::object::{Entry, ObjectId};
+use crate::scan::inspect;
 use crate::store::Store;
+use crate::writer::Writer;
 use nexus_beneath::meta::{EntryType, stat_if_there};
 use nexus_beneath::{Doing as _, join, names, open_dir};
 use rustix::fs::{AtFlags, OFlags};
@@ -27,6 +30,14 @@ impl Step {
 }
 
 impl super::apply::Work<'_> {
+    /// Removes the part of an entry that could not be built, so that others have its room. What cannot be removed is looked at again at the end.
+    pub(super) fn remove_unbuilt(&mut self, number: usize, path: &[u8]) -> Result<(), SnapshotError> {
+        let (staging, name) = (self.staging.as_fd(), number.to_string());
+        let Some(mut seen) = as_it_is(self.store, (staging, name.as_bytes()), path) else { return Ok(()) };
+        let mut removing = Removing { seen: &mut seen, leases: self.place.leases, pause: &mut *self.pause };
+        removing.remove(staging, name.as_bytes(), path).map(drop)
+    }
+
     /// Removes the staging directory with everything in it that is kept. The rest is put beside, or stays in it.
     pub(super) fn clear_staging(&mut self, steps: &[Step]) -> Result<(), SnapshotError> {
         let name_of = self.place.staging.as_bytes();
@@ -44,7 +55,11 @@ impl super::apply::Work<'_> {
                 self.stays(&at, at.clone());
                 continue;
             };
-            if !self.is_displaced.contains(&number) {
+            if self.unbuilt.contains(&number) {
+                if let Some(seen) = as_it_is(self.store, (staging.as_fd(), &name), step.path()) {
+                    self.seen.add(seen);
+                }
+            } else if !self.is_displaced.contains(&number) {
                 // It was built, and found no use.
                 let Some(wanted) = step.wanted() else {
                     self.stays(step.path(), at);
@@ -63,7 +78,7 @@ impl super::apply::Work<'_> {
         (self.pause)()?;
         match rustix::fs::unlinkat(self.place.root, name_of, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => {}
-            Err(Errno::NOTEMPTY | Errno::EXIST) => {
+            Err(error) if matches!(error, Errno::NOTEMPTY | Errno::EXIST) || is_of_entry(&error.into()) => {
                 if !self.applied.keeps_staging {
                     self.stays(name_of, name_of.to_vec());
                 }
@@ -72,6 +87,11 @@ impl super::apply::Work<'_> {
         }
         Ok(())
     }
+}
+
+/// Reads an entry that the undo itself made, and that no tree has.
+fn as_it_is(store: &mut Store, (dir, name): (BorrowedFd<'_>, &[u8]), at: &[u8]) -> Option<Seen> {
+    inspect(dir, name, at, &mut Writer::dry(store)).ok().map(|inspected| inspected.seen)
 }
 
 /// Removes the staging directory that an undo left when it was cut off. `present` is a tree that was kept with it. If anything in it is not
