@@ -230,7 +230,12 @@ fn a_live_run_whose_nexus_is_killed_is_undone() {
         wait_until("the start of the command", Duration::from_mins(1), || bench.workspace.join("ready").exists());
         child.kill().unwrap();
         child.wait().unwrap();
-        let undone = bench.run(["changes", "undo"]);
+        // What came since cannot be told from what the run did.
+        let refused = bench.run(["changes", "undo"]);
+        let told = stderr(&refused);
+        assert!(refused.status.code() == Some(125) && told.contains("--overwrite takes all of it back"), "{told}");
+        assert!(bench.workspace.join("ready").exists());
+        let undone = bench.run(["changes", "undo", "--overwrite"]);
         assert!(undone.status.success(), "{}", stderr(&undone));
         assert_eq!(fs::read_to_string(bench.workspace.join("f")).unwrap(), "old\n");
         assert!(!bench.workspace.join("ready").exists());
@@ -259,6 +264,31 @@ fn a_large_sparse_file_keeps_a_live_run_from_ending_no_longer_than_its_data() {
         for name in ["f1", "f2", "f3"] {
             fs::remove_file(bench.workspace.join(name)).unwrap();
         }
+    }
+}
+
+#[test]
+fn what_a_person_edits_after_a_run_whose_end_was_not_kept_stays() {
+    for bench in benches() {
+        bench.write("f", "old\n");
+        bench.write("g", "old\n");
+        // The last change is some time before the end.
+        let output =
+            bench.run(["run", "--live", "--shell", "truncate -s 300G large; echo x > f; echo x > g; sleep 0.2"]);
+        assert!(output.status.success() && stderr(&output).contains("was not kept"), "{}", stderr(&output));
+        fs::remove_file(bench.workspace.join("large")).unwrap();
+        bench.write("g", "mine\n");
+        bench.write("later", "mine\n");
+        let shown = stdout(&bench.run(["changes", "show"]));
+        assert!(shown.contains("g  [changed since the run]") && !shown.contains("f  [changed"), "{shown}");
+        let undone = bench.run(["changes", "undo"]);
+        let text = stdout(&undone);
+        assert_eq!(undone.status.code(), Some(1), "{text}{}", stderr(&undone));
+        for name in ["g", "later"] {
+            assert!(text.contains(&format!("{name} is left as it is: it was changed since the run ended")), "{text}");
+        }
+        let texts = ["f", "g", "later"].map(|name| fs::read_to_string(bench.workspace.join(name)).unwrap_or_default());
+        assert_eq!(texts, ["old\n", "mine\n", "mine\n"]);
     }
 }
 

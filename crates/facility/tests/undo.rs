@@ -24,7 +24,7 @@ proptest! {
         if ends {
             scene.end(run);
         }
-        let done = scene.undo(run, &UndoRequest::default()).unwrap();
+        let done = scene.undo(run, &scene.whole(run)).unwrap();
         prop_assert_eq!(&done.applied.left, &vec![]);
         prop_assert_eq!(&done.applied.aside, &vec![]);
         prop_assert_eq!(whole(&scene.tree()), wanted);
@@ -58,12 +58,12 @@ proptest! {
             }
         }
         if !is_done {
-            let done = scene.undo(run, &UndoRequest::default()).unwrap();
+            let done = scene.undo(run, &scene.whole(run)).unwrap();
             prop_assert_eq!(&done.applied.left, &vec![]);
             prop_assert_eq!(&done.applied.aside, &vec![]);
         }
         prop_assert_eq!(whole(&scene.tree()), wanted);
-        let next = scene.undo(run, &UndoRequest::default()).unwrap();
+        let next = scene.undo(run, &scene.whole(run)).unwrap();
         prop_assert!(next.went_on.is_none() && next.kept.is_none(), "nothing is left to do");
     }
 }
@@ -80,7 +80,7 @@ fn a_directory_that_comes_with_a_name_of_a_file_elsewhere_has_its_time() {
     let run = scene.take();
     fs::remove_dir_all(scene.tree().join("c")).unwrap();
     scene.end(run);
-    scene.undo(run, &UndoRequest::default()).unwrap();
+    scene.undo(run, &scene.whole(run)).unwrap();
     assert_eq!(whole(&scene.tree()), wanted);
 }
 
@@ -93,7 +93,7 @@ fn a_file_of_which_the_run_made_another_name_gets_its_mode_back() {
         let run = scene.take();
         fs::hard_link(scene.tree().join("a/y"), scene.tree().join(other)).unwrap();
         fs::set_permissions(scene.tree().join("a/y"), Permissions::from_mode(0o733)).unwrap();
-        let done = scene.undo(run, &UndoRequest::default()).unwrap();
+        let done = scene.undo(run, &scene.whole(run)).unwrap();
         assert_eq!((done.applied.left, done.applied.aside), (vec![], vec![]), "{other}");
         assert_eq!(whole(&scene.tree()), wanted, "{other}");
     }
@@ -112,7 +112,7 @@ fn an_undo_that_is_cut_off_after_a_fifo_went_goes_on_without_it() {
             assert!(after > 3, "cut off {after} times");
             return;
         }
-        let done = scene.undo(run, &UndoRequest::default()).unwrap();
+        let done = scene.undo(run, &scene.whole(run)).unwrap();
         assert_eq!((done.applied.left, done.applied.aside), (vec![], vec![]), "after {after}");
         assert_eq!(whole(&scene.tree()), wanted, "after {after}");
     }
@@ -173,7 +173,7 @@ fn entries_with_several_names_go_with_their_directory() {
     for name in ["file", "link", "fifo"] {
         fs::hard_link(scene.tree().join("a").join(name), scene.tree().join(format!("a/again-{name}"))).unwrap();
     }
-    let done = scene.undo(run, &UndoRequest::default()).unwrap();
+    let done = scene.undo(run, &scene.whole(run)).unwrap();
     assert_eq!((done.applied.left, done.applied.aside), (vec![], vec![]));
     assert_eq!(whole(&scene.tree()), wanted);
 }
@@ -190,7 +190,7 @@ fn the_mode_of_a_file_that_its_owner_cannot_read_comes_back() {
     fs::remove_file(&path).unwrap();
     scene.put("f", "by the run\n");
     scene.end(run);
-    scene.undo(run, &UndoRequest::default()).unwrap();
+    scene.undo(run, &scene.whole(run)).unwrap();
     assert_eq!(mode(), 0o200);
     fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
     assert_eq!(scene.text("f"), "old\n");
@@ -213,7 +213,7 @@ fn what_a_person_edited_after_the_run_stays() {
     scene.put("new/both", "both\n");
     scene.put("new/mine", "mine\n");
     scene.put("fresh/mine", "mine\n");
-    let done = scene.undo(run, &UndoRequest::default()).unwrap();
+    let done = scene.undo(run, &scene.whole(run)).unwrap();
     let left: Vec<_> = done.applied.left.iter().map(|left| String::from_utf8_lossy(&left.path).into_owned()).collect();
     assert_eq!(left, ["both", "new/both"]);
     assert_eq!(done.theirs, 3, "mine, new/mine and fresh");
@@ -340,7 +340,7 @@ fn a_tree_that_is_swapped_for_links_leads_an_undo_nowhere() {
                 }
             }
             // It may find that something keeps changing.
-            scene.undo(run, &UndoRequest::default()).ok();
+            scene.undo(run, &scene.whole(run)).ok();
         }
         is_over.store(true, Ordering::Relaxed);
     });
@@ -385,7 +385,7 @@ fn a_cleaning_keeps_what_a_record_reaches() {
     scene.end(run);
     scene.checkpoints.forget(first).unwrap();
     assert_eq!(scene.checkpoints.clean(&mut |_, _| {}).unwrap().objects, 0);
-    scene.undo(run, &UndoRequest::default()).unwrap();
+    scene.undo(run, &scene.whole(run)).unwrap();
     assert_eq!(scene.text("f"), "old\n");
     scene.checkpoints.forget(run).unwrap();
     assert!(scene.checkpoints.clean(&mut |_, _| {}).unwrap().objects > 0);

@@ -5,7 +5,7 @@
 mod common;
 
 use common::undoing::Scene;
-use nexus_facility::checkpoints::{Most, Subject, UndoRequest};
+use nexus_facility::checkpoints::{Most, Subject, UndoRequest, clock};
 use nexus_model::RunId;
 use nexus_snapshot::SnapshotError;
 use std::fs::{self, File};
@@ -57,7 +57,7 @@ fn a_large_hole_is_neither_read_nor_written() {
     sparse("before", 30 * GIB, 9 * GIB);
     sparse("made", 40 * GIB, 0);
     let most = Some(Most { files: 10, bytes: 64 << 20, apparent: 100 * GIB });
-    scene.checkpoints.end(run, scene.root.as_fd(), most, &mut |_, _| Ok(())).unwrap();
+    scene.checkpoints.end(run, scene.root.as_fd(), clock(), most, &mut |_, _| Ok(())).unwrap();
     let done = scene.undo(run, &UndoRequest { most, ..UndoRequest::default() }).unwrap();
     // To read one of these files takes longer.
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
@@ -76,7 +76,7 @@ fn a_file_that_is_larger_than_any_is_refused_unread() {
     let run = scene.take();
     File::create(scene.tree().join("endless")).unwrap().set_len((2 << 40) + 1).unwrap();
     let mut pieces = 0;
-    let ended = scene.checkpoints.end(run, scene.root.as_fd(), None, &mut |_, _| {
+    let ended = scene.checkpoints.end(run, scene.root.as_fd(), clock(), None, &mut |_, _| {
         pieces += 1;
         Ok(())
     });
@@ -94,7 +94,7 @@ fn the_end_of_a_run_may_have_so_much_more_than_was_there() {
     let run = scene.take();
     let end = |files: u64, bytes: u64, apparent: u64| {
         let most = Some(Most { files, bytes, apparent });
-        scene.checkpoints.end(run, scene.root.as_fd(), most, &mut |_, _| Ok(())).map(drop)
+        scene.checkpoints.end(run, scene.root.as_fd(), clock(), most, &mut |_, _| Ok(())).map(drop)
     };
     let undo = |most: Most| scene.undo(run, &UndoRequest { most: Some(most), ..UndoRequest::default() });
     for at in 0..6 {
@@ -118,7 +118,7 @@ fn a_state_ends_when_it_is_asked_to_also_in_the_middle_of_a_file() {
     let run = scene.take();
     fs::write(scene.tree().join("large"), vec![7; 40 << 20]).unwrap();
     let mut calls = 0;
-    let ended = scene.checkpoints.end(run, scene.root.as_fd(), None, &mut |entries, _| {
+    let ended = scene.checkpoints.end(run, scene.root.as_fd(), clock(), None, &mut |entries, _| {
         calls += 1;
         if entries == 0 && calls == 3 { Err(SnapshotError::Stopped) } else { Ok(()) }
     });
@@ -156,7 +156,7 @@ fn child_fills() {
     scene.put("small", "by the run\n");
     scene.end(run);
     scene.put("mine", &large);
-    let done = scene.undo(run, &UndoRequest::default()).unwrap();
+    let done = scene.undo(run, &scene.whole(run)).unwrap();
     let left: Vec<_> = done.applied.left.iter().map(|left| (left.path.as_slice(), left.why.as_str())).collect();
     assert!(matches!(left.as_slice(), [(b"large", why)] if why.contains("No space left")), "{left:?}");
     assert_eq!(done.applied.aside, []);
@@ -165,7 +165,7 @@ fn child_fills() {
     assert_eq!(names(), 2, "nothing of the undo is there");
     // With room again it comes back.
     fs::remove_file(scene.tree().join("mine")).unwrap();
-    let done = scene.undo(run, &UndoRequest::default()).unwrap();
+    let done = scene.undo(run, &scene.whole(run)).unwrap();
     assert!(done.went_on.is_none() && done.applied.left.is_empty(), "{:?}", done.applied);
     assert_eq!((scene.text("large").len(), names()), (600 << 10, 2));
     drop(scene.root);

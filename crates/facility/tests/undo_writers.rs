@@ -5,7 +5,7 @@
 mod common;
 
 use common::undoing::{Edits, Scene, edits, played};
-use nexus_facility::checkpoints::{Checkpoints, UndoRequest, Undone};
+use nexus_facility::checkpoints::{Checkpoints, Undone};
 use nexus_model::RunId;
 use nexus_snapshot::{Hold, SnapshotError, Store, build};
 use proptest::prelude::*;
@@ -219,7 +219,7 @@ fn undo(
     run: RunId,
     pause: &mut dyn FnMut() -> Result<(), SnapshotError>,
 ) -> Result<Undone, nexus_facility::checkpoints::CheckpointError> {
-    scene.checkpoints.undo(run, scene.root.as_fd(), &UndoRequest::default(), pause)
+    scene.checkpoints.undo(run, scene.root.as_fd(), &scene.whole(run), pause)
 }
 
 /// Undoes, and acts at one of the pauses. Returns the number of pauses, too.

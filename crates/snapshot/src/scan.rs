@@ -21,7 +21,7 @@ use nexus_beneath::meta::{EntryType, FsTime, Meta, stat, stat_if_there};
 use nexus_beneath::{Doing as _, IoFailure, check_depth, chmod, is_gone, join, names, open_dir, open_file, pin};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -61,6 +61,8 @@ pub struct Scanned {
     pub left_out: Vec<LeftOut>,
     /// Number of entries that are not kept.
     pub left_out_count: u64,
+    /// Entries that changed since the time that the caller gave, by the time stamp that no process can set; sorted.
+    pub changed: BTreeSet<Vec<u8>>,
     /// Remembers the files for the next scan.
     pub cache: Cache,
 }
@@ -81,6 +83,8 @@ pub struct Most {
 pub struct ScanOptions {
     /// The most that it reads; beyond that it gives up.
     pub most: Option<Most>,
+    /// Names the entries that changed then or later.
+    pub changed_since: Option<FsTime>,
 }
 
 /// Is called during a scan, with the entries and bytes so far. An error ends the scan.
@@ -114,6 +118,7 @@ pub fn scan(
     let meta = stat(root, b"").doing("look at", b"")?;
     let mut scan = Scan::new(&meta, writer, before, now, tell);
     scan.options = options;
+    scan.note_change(b"", &meta);
     let node = Node::Directory(scan.directory(root, b"")?);
     let extended = attributes::read(root, b"").doing("read the attributes of", b"")?;
     let top = Entry { name: Vec::new(), attributes: kept(&meta, extended), node };
@@ -157,6 +162,7 @@ impl<'a, 'b> Scan<'a, 'b> {
             read: 0,
             left_out: Vec::new(),
             left_out_count: 0,
+            changed: BTreeSet::new(),
             cache: Cache::of_device(root.dev),
         };
         Self {
@@ -220,6 +226,7 @@ impl<'a, 'b> Scan<'a, 'b> {
         at: &[u8],
         meta: &Meta,
     ) -> Result<Option<Entry>, SnapshotError> {
+        self.note_change(at, meta);
         if meta.mount != self.mount {
             self.leave_out(at, MOUNTED);
             return Ok(None);
@@ -362,12 +369,24 @@ impl<'a, 'b> Scan<'a, 'b> {
         }
     }
 
+    fn note_change(&mut self, path: &[u8], meta: &Meta) {
+        if self.options.changed_since.is_some_and(|since| is_since(meta.ctime, since)) {
+            self.done.changed.insert(path.to_vec());
+        }
+    }
+
     fn leave_out(&mut self, path: &[u8], why: &'static str) {
         self.done.left_out_count += 1;
         if self.done.left_out.len() < MAX_NAMED {
             self.done.left_out.push(LeftOut { path: path.to_vec(), why });
         }
     }
+}
+
+/// Reports whether an entry with this time stamp changed at a time or later. A file system that counts seconds cuts the rest off, or each other
+/// second too.
+fn is_since(ctime: FsTime, since: FsTime) -> bool {
+    if ctime.nsec == 0 { ctime.sec + 1 >= since.sec } else { ctime >= since }
 }
 
 fn kept(meta: &Meta, extended: attributes::Extended) -> Attributes {

@@ -21,6 +21,9 @@ fn failed(error: &CheckpointError) -> Failure {
         }
         "snapshot_too_large" => "Move the file elsewhere first.",
         "snapshot_changing" => "Try again when nothing writes there.",
+        "checkpoint_end" => {
+            "Nothing was changed. nexus changes show lists what differs; nexus changes undo --overwrite takes all of it back, and keeps the present state."
+        }
         "checkpoint_unknown" | "checkpoint_state" => {
             "nexus changes list names the runs, and nexus changes show --json their states."
         }

@@ -5,7 +5,7 @@ use crate::args::RunArgs;
 use crate::failure::{Failure, one_line};
 use crate::notices::tell;
 use crate::signals::{Pending, Signals};
-use nexus_facility::checkpoints::{Checkpoints, LiveRun, Most, SnapshotError, Subject};
+use nexus_facility::checkpoints::{Checkpoints, FsTime, LiveRun, Most, SnapshotError, Subject};
 use nexus_runner::plan::resolve::ResolvedRun;
 use std::time::{Duration, Instant};
 
@@ -83,11 +83,11 @@ impl Live {
     }
 
     /// Keeps the state that the run left, and forgets old runs.
-    pub fn end(self, args: &RunArgs, run: &ResolvedRun, signals: &Signals) -> Result<(), Failure> {
+    pub fn end(self, args: &RunArgs, run: &ResolvedRun, ended: FsTime, signals: &Signals) -> Result<(), Failure> {
         let is_quiet = args.quiet || args.json;
         let mut teller = teller("after the run", is_quiet, signals.pending().map_err(|error| unheard(&error))?);
         let most = Some(most(args.live_size));
-        let ended = self.checkpoints.end(run.plan.run_id, run.site.directory.fd(), most, &mut teller);
+        let ended = self.checkpoints.end(run.plan.run_id, run.site.directory.fd(), ended, most, &mut teller);
         let record = ended.map_err(|error| failed(&error))?;
         self.forget_old();
         let is_changed = record.end.as_ref().is_some_and(|end| end.tree != record.checkpoint.tree);

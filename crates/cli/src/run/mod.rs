@@ -256,8 +256,9 @@ fn reported<C: Attendant>(
         }
     };
     let finished = Finished::attend(running, attendant)?;
+    let end = nexus_facility::checkpoints::clock();
     let settled = finished.settle();
-    let ended = live.map(|live| live.end(args, run, signals));
+    let ended = live.map(|live| live.end(args, run, end, signals));
     match settled {
         Ok(report) => {
             let mut report = Report::new(&parsed_run, report, receipt_copy, !args.quiet);

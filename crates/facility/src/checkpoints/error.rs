@@ -24,6 +24,22 @@ pub enum CheckpointError {
         /// The words of the caller.
         which: String,
     },
+    /// No state of the end of the run is kept, and the time of its end is not known.
+    #[error(
+        "no state of the end of the run {run} is kept, nor the time of it: a change since then looks like one of the run"
+    )]
+    EndUnknown {
+        /// Id of the run.
+        run: RunId,
+    },
+    /// No state of the end of the run is kept, and very much was changed since.
+    #[error(
+        "no state of the end of the run {run} is kept, and too many entries were changed since to go around each of them"
+    )]
+    ManyChanged {
+        /// Id of the run.
+        run: RunId,
+    },
     /// The run changed nothing at a path that was named.
     #[error("{path:?} has nothing to undo")]
     Unchanged {
@@ -57,6 +73,7 @@ impl CheckpointError {
             Self::Objects(error) => error.code(),
             Self::Unknown { .. } => "checkpoint_unknown",
             Self::NoState { .. } => "checkpoint_state",
+            Self::EndUnknown { .. } | Self::ManyChanged { .. } => "checkpoint_end",
             Self::Unchanged { .. } => "unchanged",
             Self::Damaged { .. } => "checkpoint_damaged",
             Self::Newer { .. } => "checkpoint_newer",

@@ -28,7 +28,7 @@ pub mod undo;
 
 pub use error::CheckpointError;
 pub use nexus_snapshot::put_back::{Aside, Left};
-pub use nexus_snapshot::{Most, SnapshotError};
+pub use nexus_snapshot::{FsTime, Most, SnapshotError};
 pub use record::{LiveRun, State, Unfinished};
-pub use states::{Checkpoints, Present, Subject};
+pub use states::{Checkpoints, Present, Subject, clock};
 pub use undo::{UndoRequest, Undone};

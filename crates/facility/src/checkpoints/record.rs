@@ -68,7 +68,11 @@ pub struct LiveRun {
     pub command: Vec<ByteText>,
     /// The state before the run.
     pub checkpoint: State,
-    /// The state that the run left; `None` while it goes on, and where it was killed.
+    /// The time at which the run ended, by the clock of time stamps: seconds and nanoseconds since 1970. `None` while it goes on, and where
+    /// it was killed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<(i64, u32)>,
+    /// The state that the run left; `None` while it goes on, where it was killed, and where the state could not be kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<State>,
     /// The states that undos replaced, the last one last.
@@ -107,6 +111,9 @@ pub struct Unfinished {
     pub only: Vec<ByteText>,
     /// Entries that no state keeps, and that the run made.
     pub special: Vec<ByteText>,
+    /// Entries that were changed since the run ended, and therefore stay; only of a run without a state of its end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<ByteText>,
 }
 
 impl Unfinished {
@@ -134,6 +141,7 @@ mod tests {
             directory: "d".to_owned(),
             command: Vec::new(),
             checkpoint: state("aaaaaa1"),
+            ended: None,
             end: Some(state("bbbbbb1")),
             kept: vec![state("aaaaaa1"), state("bbbbbb2")],
         };

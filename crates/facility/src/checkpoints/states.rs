@@ -39,7 +39,7 @@ pub struct Subject {
 pub struct Present {
     /// Differences of the workspace from the checkpoint.
     pub changes: Vec<Change>,
-    /// Paths that differ from the state that the run left, if it left one.
+    /// Paths that differ from the state that the run left; where it left none, entries that were changed since its end.
     pub since: BTreeSet<Vec<u8>>,
     top: ObjectId,
     wanted: ObjectId,
@@ -182,26 +182,30 @@ impl Checkpoints {
         tell: Progress<'_>,
     ) -> Result<LiveRun, CheckpointError> {
         let mut store = self.store(Hold::Use)?;
-        let checkpoint = self.scanned(&mut store, &subject.directory, root, most, tell)?;
+        let options = ScanOptions { most, ..ScanOptions::default() };
+        let (checkpoint, _) = self.scanned(&mut store, &subject.directory, root, options, tell)?;
         let Subject { run, workspace, directory, command } = subject;
-        let record =
-            LiveRun { version: VERSION, run, workspace, directory, command, checkpoint, end: None, kept: Vec::new() };
+        let (version, ended, end, kept) = (VERSION, None, None, Vec::new());
+        let record = LiveRun { version, run, workspace, directory, command, checkpoint, ended, end, kept };
         self.files.put_run(&record)?;
         Ok(record)
     }
 
-    /// Keeps the state that a run left. `most` bounds what has to be read, beside as much as there was before the run.
+    /// Keeps the state that a run left which ended at a time of [`clock`]. The time is kept also where the state is not. `most` bounds what has to be read, beside as much as there was before the run.
     pub fn end(
         &self,
         run: RunId,
         root: BorrowedFd<'_>,
+        ended: FsTime,
         most: Option<Most>,
         tell: Progress<'_>,
     ) -> Result<LiveRun, CheckpointError> {
         let mut record = self.files.run(run)?;
+        record.ended = Some((ended.sec, ended.nsec));
+        self.files.put_run(&record)?;
         let mut store = self.store(Hold::Use)?;
-        let most = most.map(|most| beside(&record, most));
-        record.end = Some(self.scanned(&mut store, &record.directory, root, most, tell)?);
+        let options = ScanOptions { most: most.map(|most| beside(&record, most)), ..ScanOptions::default() };
+        record.end = Some(self.scanned(&mut store, &record.directory, root, options, tell)?.0);
         self.files.put_run(&record)?;
         Ok(record)
     }
@@ -216,16 +220,18 @@ impl Checkpoints {
         tell: Progress<'_>,
     ) -> Result<Present, CheckpointError> {
         let mut store = self.store(Hold::Use)?;
-        let most = most.map(|most| beside(record, most));
-        let now = self.scanned(&mut store, &record.directory, root, most, tell)?;
+        let options = ScanOptions { most: most.map(|most| beside(record, most)), changed_since: since_end(record) };
+        let (now, changed) = self.scanned(&mut store, &record.directory, root, options, tell)?;
         let (wanted, top) = (top_of(&record.checkpoint, record.run)?, top_of(&now, record.run)?);
         let nothing = HashMap::new();
         let changes = compare(&mut store, &wanted, &top, &nothing)?;
         let since = match &record.end {
-            Some(end) => compare(&mut store, &top_of(end, record.run)?, &top, &nothing)?,
-            None => Vec::new(),
+            Some(end) => {
+                let since = compare(&mut store, &top_of(end, record.run)?, &top, &nothing)?;
+                since.into_iter().map(|change| change.path).collect()
+            }
+            None => changed,
         };
-        let since = since.into_iter().map(|change| change.path).collect();
         Ok(Present { changes, since, top, wanted, store })
     }
 
@@ -254,21 +260,20 @@ impl Checkpoints {
         Ok(Store::open(&self.path.join(OBJECTS), hold)?)
     }
 
-    /// Reads the workspace into the store.
+    /// Reads the workspace into the store. Returns the entries that were changed since the time that the options give, too.
     pub(super) fn scanned(
         &self,
         store: &mut Store,
         directory: &str,
         root: BorrowedFd<'_>,
-        most: Option<Most>,
+        options: ScanOptions,
         tell: Progress<'_>,
-    ) -> Result<State, CheckpointError> {
+    ) -> Result<(State, BTreeSet<Vec<u8>>), CheckpointError> {
         let before = Cache::read(&self.files.cache(directory));
         let (now, taken_ms) = now();
         let mut writer = Writer::new(store);
         // A descriptor of its own: a listing goes on where an earlier one ended.
         let root = beneath::directory(root, ".")?;
-        let options = ScanOptions { most };
         let scanned: Scanned = scan(root.as_fd(), &mut writer, &before, now, options, tell)?;
         writer.finish()?;
         if scanned.cache != before
@@ -276,8 +281,23 @@ impl Checkpoints {
         {
             self.files.keep_cache(directory, &bytes);
         }
-        Ok(State::of(&scanned, taken_ms))
+        Ok((State::of(&scanned, taken_ms), scanned.changed))
     }
+}
+
+/// Returns the time of the clock by which file systems set time stamps.
+#[must_use]
+pub fn clock() -> FsTime {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    FsTime { sec: now.tv_sec, nsec: u32::try_from(now.tv_nsec).unwrap_or(0) }
+}
+
+/// Returns the time at which a run ended, if no state shows what it left.
+pub(super) fn since_end(record: &LiveRun) -> Option<FsTime> {
+    if record.end.is_some() {
+        return None;
+    }
+    record.ended.map(|(sec, nsec)| FsTime { sec, nsec })
 }
 
 /// Allows so much beside what the largest state of a run has.

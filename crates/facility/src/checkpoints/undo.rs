@@ -7,13 +7,16 @@
 
 use super::error::CheckpointError;
 use super::record::{LiveRun, State, Unfinished, VERSION};
-use super::states::{Checkpoints, beside, top_of};
+use super::states::{Checkpoints, beside, since_end, top_of};
 use nexus_model::{ByteText, RunId};
 use nexus_snapshot::put_back::{Applied, Aside, Choice, Decision, Place, Trees3, apply, decide, remove_staging};
-use nexus_snapshot::{Hold, Most, ObjectId, SnapshotError, Store};
+use nexus_snapshot::{Hold, Most, ObjectId, ScanOptions, SnapshotError, Store};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::io::Errno;
+
+/// Most bytes of paths that an undo goes around because they were changed since the run ended.
+const MAX_CHANGED: usize = 2 << 20;
 
 /// The choices of a user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -61,8 +64,13 @@ impl Checkpoints {
         if let Some(unfinished) = self.files.unfinished(&record.directory)? {
             return self.go_on(&mut store, root, &record.directory, &unfinished, ask.most, pause);
         }
-        let most = ask.most.map(|most| beside(&record, most));
-        let now = self.scanned(&mut store, &record.directory, root, most, &mut |_, _| Ok(()))?;
+        let minds_changes = record.end.is_none() && !ask.overwrites && ask.to.is_none();
+        let changed_since = if minds_changes { since_end(&record) } else { None };
+        if minds_changes && changed_since.is_none() {
+            return Err(CheckpointError::EndUnknown { run });
+        }
+        let options = ScanOptions { most: ask.most.map(|most| beside(&record, most)), changed_since };
+        let (now, changed) = self.scanned(&mut store, &record.directory, root, options, &mut |_, _| Ok(()))?;
         let wanted = match &ask.to {
             None => record.checkpoint.clone(),
             Some(which) => record
@@ -71,12 +79,14 @@ impl Checkpoints {
                 .cloned()
                 .ok_or_else(|| CheckpointError::NoState { run, which: which.chars().take(80).collect() })?,
         };
-        // Without a state that the run left, everything counts as its own.
+        // Without a state that the run left, everything counts as its own but what was changed since.
         let left = match &record.end {
             Some(end) if !ask.overwrites && ask.to.is_none() => end.clone(),
             _ => now.clone(),
         };
-        let unfinished = Unfinished {
+        let mut special = special(&wanted, &left, &now);
+        special.retain(|path| !changed.contains(&path.0));
+        let mut unfinished = Unfinished {
             version: VERSION,
             run,
             id: RunId::new(),
@@ -84,7 +94,8 @@ impl Checkpoints {
             wanted: wanted.tree.clone(),
             left: left.tree.clone(),
             only: ask.only.clone(),
-            special: special(&wanted, &left, &now),
+            special,
+            changed: changed.into_iter().map(ByteText).collect(),
         };
         let trees = trees_of(&unfinished, &now)?;
         let decision = decided(&mut store, trees, &unfinished)?;
@@ -97,6 +108,12 @@ impl Checkpoints {
         if decision.is_empty() {
             let applied = Applied { left: decision.left, ..Applied::default() };
             return Ok(Undone { went_on: None, kept: None, applied, theirs: decision.theirs, lost: Vec::new() });
+        }
+        // Another pass needs only those that made a difference.
+        let is_of_difference = |path: &[u8]| decision.paths().any(|one| one == path);
+        unfinished.changed.retain(|path| is_of_difference(&path.0));
+        if unfinished.changed.iter().map(|path| path.0.len()).sum::<usize>() > MAX_CHANGED {
+            return Err(CheckpointError::ManyChanged { run });
         }
         let lost = lost(&wanted, root);
         let mut record = record;
@@ -138,9 +155,9 @@ impl Checkpoints {
         pause: Pause<'_>,
     ) -> Result<Undone, CheckpointError> {
         let mut record = self.run(unfinished.run)?;
-        let most = most.map(|most| beside(&record, most));
+        let options = ScanOptions { most: most.map(|most| beside(&record, most)), ..ScanOptions::default() };
         // With what the cut-off one displaced and did not come to look at.
-        let now = self.scanned(store, directory, root, most, &mut |_, _| Ok(()))?;
+        let (now, _) = self.scanned(store, directory, root, options, &mut |_, _| Ok(()))?;
         keep(&mut record, &now);
         self.files.put_run(&record)?;
         pause()?;
@@ -149,7 +166,7 @@ impl Checkpoints {
             self.placed(root, unfinished, |place| remove_staging(place, store, &present, &mut *pause))?;
         pause()?;
         // Without it again: names of files in it were further names of files elsewhere.
-        let without = self.scanned(store, directory, root, most, &mut |_, _| Ok(()))?;
+        let (without, _) = self.scanned(store, directory, root, options, &mut |_, _| Ok(()))?;
         let trees = trees_of(unfinished, &without)?;
         let decision = decided(store, trees, unfinished)?;
         let theirs = decision.theirs;
@@ -185,9 +202,9 @@ impl Checkpoints {
 }
 
 fn decided(store: &mut Store, trees: Trees3, unfinished: &Unfinished) -> Result<Decision, SnapshotError> {
-    let (only, special) = (paths(&unfinished.only), paths(&unfinished.special));
+    let (only, special, changed) = (paths(&unfinished.only), paths(&unfinished.special), paths(&unfinished.changed));
     let staging = unfinished.staging();
-    decide(store, trees, Choice { only: &only, special: &special, staging: staging.as_bytes() })
+    decide(store, trees, Choice { only: &only, special: &special, staging: staging.as_bytes(), changed: &changed })
 }
 
 fn keep(record: &mut LiveRun, state: &State) {

@@ -23,7 +23,7 @@ pub(super) fn read(
         tell(entries, bytes);
         Ok(())
     };
-    scan(tree, writer, before, now().0, ScanOptions { most: Some(MAX_READ) }, &mut reported)
+    scan(tree, writer, before, now().0, ScanOptions { most: Some(MAX_READ), ..ScanOptions::default() }, &mut reported)
 }
 
 /// Reads a tree into the store. Returns the bytes that were new there, too.

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use super::{Listing, edit, listing};
-use nexus_facility::checkpoints::{CheckpointError, Checkpoints, Subject, UndoRequest, Undone};
+use nexus_facility::checkpoints::{CheckpointError, Checkpoints, Subject, UndoRequest, Undone, clock};
 use nexus_model::RunId;
 use nexus_snapshot::SnapshotError;
 use proptest::prelude::*;
@@ -51,7 +51,13 @@ impl Scene {
     }
 
     pub fn end(&self, run: RunId) {
-        self.checkpoints.end(run, self.root.as_fd(), None, &mut |_, _| Ok(())).unwrap();
+        self.checkpoints.end(run, self.root.as_fd(), clock(), None, &mut |_, _| Ok(())).unwrap();
+    }
+
+    /// A request for everything, also of a run whose end is not known.
+    pub fn whole(&self, run: RunId) -> UndoRequest {
+        let overwrites = self.checkpoints.run(run).unwrap().ended.is_none();
+        UndoRequest { overwrites, ..UndoRequest::default() }
     }
 
     pub fn undo(&self, run: RunId, ask: &UndoRequest) -> Result<Undone, CheckpointError> {
@@ -61,7 +67,7 @@ impl Scene {
     /// Undoes up to the given number of pauses, and stops there as a kill would.
     pub fn cut_off(&self, run: RunId, after: usize) -> Result<Undone, CheckpointError> {
         let mut left = after;
-        self.checkpoints.undo(run, self.root.as_fd(), &UndoRequest::default(), &mut || {
+        self.checkpoints.undo(run, self.root.as_fd(), &self.whole(run), &mut || {
             left = left.checked_sub(1).ok_or_else(|| SnapshotError::Store(std::io::Error::other("cut off")))?;
             Ok(())
         })

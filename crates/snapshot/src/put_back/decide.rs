@@ -14,6 +14,8 @@ use crate::store::Store;
 use nexus_beneath::{is_beneath, join, split};
 use std::collections::{BTreeMap, BTreeSet};
 
+const CHANGED_SINCE: &str = "it was changed since the run ended";
+
 /// The three trees, by their tops. The store has all of them.
 #[derive(Debug, Clone, Copy)]
 pub struct Trees3 {
@@ -96,13 +98,15 @@ pub struct Choice<'a> {
     pub special: &'a [Vec<u8>],
     /// A name in the root that does not count: the staging directory of an undo that was cut off.
     pub staging: &'a [u8],
+    /// Paths that were changed since the run ended, sorted: for a run whose end no tree shows.
+    pub changed: &'a [Vec<u8>],
 }
 
 /// Decides which paths go back.
 pub fn decide(store: &mut Store, trees: Trees3, choice: Choice<'_>) -> Result<Decision, SnapshotError> {
-    let Choice { only, special, staging } = choice;
-    let mut deciding =
-        Deciding { store, trees, only, staging, links: Vec::new(), several: None, decision: Decision::default() };
+    let Choice { only, special, staging, changed } = choice;
+    let decision = Decision::default();
+    let mut deciding = Deciding { store, trees, only, staging, changed, links: Vec::new(), several: None, decision };
     if trees.present != trees.wanted {
         let wanted = lookup(deciding.store, &trees.wanted, b"")?;
         let left = lookup(deciding.store, &trees.left, b"")?;
@@ -133,6 +137,7 @@ struct Deciding<'a> {
     trees: Trees3,
     only: &'a [Vec<u8>],
     staging: &'a [u8],
+    changed: &'a [Vec<u8>],
     /// Further names of files, which come after all other steps.
     links: Vec<Step>,
     /// The files of the present tree with further names, by their first ones; `None` until they are asked for.
@@ -142,6 +147,15 @@ struct Deciding<'a> {
 
 fn is_chosen(only: &[Vec<u8>], path: &[u8]) -> bool {
     only.is_empty() || only.iter().any(|one| is_beneath(path, one))
+}
+
+/// Reports whether a path, or something below it, is in a sorted list.
+fn has_beneath(all: &[Vec<u8>], path: &[u8]) -> bool {
+    let has = |start: &[u8]| {
+        let at = all.partition_point(|one| one.as_slice() < start);
+        all.get(at).is_some_and(|one| one.starts_with(start))
+    };
+    all.binary_search_by(|one| one.as_slice().cmp(path)).is_ok() || has(&[path, b"/"].concat())
 }
 
 /// Reports whether two directories have the same attributes, but for the time of change. One that an undo which was cut off opened up for
@@ -205,7 +219,8 @@ impl Deciding<'_> {
             return Ok(stays);
         }
         // By content: the first name of a file changes when a name before it goes.
-        if is_same_entry(present, left) {
+        let is_changed = present.is_some() && has_beneath(self.changed, path);
+        if is_same_entry(present, left) && !is_changed {
             self.put(path, wanted, present)?;
             return Ok(false);
         }
@@ -214,7 +229,12 @@ impl Deciding<'_> {
             return Ok(true);
         }
         if wanted.is_none() && inner(present).is_some() {
-            let stays = self.directory(path, None, inner(left), inner(present))?;
+            let mut stays = self.directory(path, None, inner(left), inner(present))?;
+            if !stays && self.is_changed(path) {
+                // Another process may have made it.
+                self.leave(path, CHANGED_SINCE);
+                stays = true;
+            }
             if !stays {
                 self.decision.steps.push(Step::RemoveDirectory { path: path.to_vec() });
             }
@@ -223,7 +243,7 @@ impl Deciding<'_> {
         if wanted.map(timeless) == present.map(timeless) {
             return Ok(false);
         }
-        self.leave(path, "it was changed since the run ended");
+        self.leave(path, CHANGED_SINCE);
         Ok(true)
     }
 
@@ -270,12 +290,14 @@ impl Deciding<'_> {
     ) {
         let (old, now) = (&wanted.entry.attributes, &present.entry.attributes);
         let run = left.filter(|left| left.inner().is_some()).map(|left| &left.entry.attributes);
-        let is_of_run = run.is_none_or(|run| is_same_directory(now, run));
+        let is_changed = self.is_changed(path);
+        let is_of_run = !is_changed && run.is_none_or(|run| is_same_directory(now, run));
+        let stays = stays || is_changed;
         let mut attributes = now.clone();
         if old.mode != now.mode || !is_same_directory(now, old) {
             if is_of_run {
                 attributes = old.clone();
-            } else if !run.is_some_and(|run| is_same_directory(run, old)) {
+            } else if is_changed || !run.is_some_and(|run| is_same_directory(run, old)) {
                 self.leave(path, "its mode, owner or attributes were changed since the run ended");
             }
         }
@@ -342,6 +364,11 @@ impl Deciding<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Reports whether an entry itself was changed since the run ended, where no tree shows the end.
+    fn is_changed(&self, path: &[u8]) -> bool {
+        self.changed.binary_search_by(|one| one.as_slice().cmp(path)).is_ok()
     }
 
     fn leave(&mut self, path: &[u8], why: &str) {
