@@ -162,7 +162,12 @@ fn an_undo_that_is_killed_at_any_moment_is_finished_by_the_next_one() {
             }
             let done = bench.run(["changes", "undo"]);
             assert!(done.status.success(), "{}: {}{}", bench.who(), stdout(&done), stderr(&done));
-            assert_eq!(listing(&bench.workspace), before, "{} round {round}, killed {killed} times", bench.who());
+            let now = listing(&bench.workspace);
+            let all = now.keys().chain(before.keys());
+            let other: Vec<_> = all.filter(|path| now.get(*path) != before.get(*path)).collect();
+            let values: Vec<_> = other.iter().map(|path| (now.get(*path), before.get(*path))).collect();
+            let report = format!("{} round {round}, killed {killed} times: {}", bench.who(), stdout(&done));
+            assert_eq!(now, before, "{other:?} {values:?} {report}");
             assert!(start.elapsed() < Duration::from_mins(1));
         }
         assert!(cut_off > 0, "{}: no undo was killed half-way", bench.who());
@@ -230,7 +235,7 @@ fn a_live_run_whose_nexus_is_killed_is_undone() {
         wait_until("the start of the command", Duration::from_mins(1), || bench.workspace.join("ready").exists());
         child.kill().unwrap();
         child.wait().unwrap();
-        // What came since cannot be told from what the run did.
+        // What came since looks like a change of the run.
         let refused = bench.run(["changes", "undo"]);
         let told = stderr(&refused);
         assert!(refused.status.code() == Some(125) && told.contains("--overwrite takes all of it back"), "{told}");

@@ -241,6 +241,26 @@ fn what_a_person_edited_after_the_run_stays() {
 }
 
 #[test]
+fn a_directory_of_the_run_that_a_person_marked_since_stays() {
+    let scene = Scene::new();
+    let run = scene.take();
+    for name in ["made/marked/f", "made/other/f", "mode/f"] {
+        scene.put(name, "by the run\n");
+    }
+    scene.end(run);
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(scene.tree().join("made/marked"), "user.mark", b"mine", flags).unwrap();
+    fs::set_permissions(scene.tree().join("mode"), Permissions::from_mode(0o711)).unwrap();
+    let done = scene.undo(run, &UndoRequest::default()).unwrap();
+    let left: Vec<_> = done.applied.left.iter().map(|left| String::from_utf8_lossy(&left.path).into_owned()).collect();
+    assert_eq!(left, ["made/marked", "mode"]);
+    assert!(scene.tree().join("made/marked").exists() && !scene.tree().join("made/other").exists());
+    assert_eq!((scene.text("made/marked/f"), scene.text("mode/f")), (String::new(), String::new()));
+    scene.undo(run, &UndoRequest { overwrites: true, ..UndoRequest::default() }).unwrap();
+    assert!(!scene.tree().join("made").exists() && !scene.tree().join("mode").exists());
+}
+
+#[test]
 fn single_paths_go_back_and_others_stay() {
     let scene = Scene::new();
     for name in ["a/one", "a/two", "b"] {

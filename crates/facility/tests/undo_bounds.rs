@@ -8,6 +8,7 @@ use common::undoing::Scene;
 use nexus_facility::checkpoints::{Most, Subject, UndoRequest, clock};
 use nexus_model::RunId;
 use nexus_snapshot::SnapshotError;
+use rustix::fs::{Mode, OFlags, mkdirat, openat};
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -71,7 +72,7 @@ fn a_large_hole_is_neither_read_nor_written() {
 }
 
 #[test]
-fn a_file_that_is_larger_than_any_is_refused_unread() {
+fn a_file_that_is_larger_than_any_is_left_out_unread() {
     let scene = Scene::new();
     let run = scene.take();
     File::create(scene.tree().join("endless")).unwrap().set_len((2 << 40) + 1).unwrap();
@@ -80,9 +81,46 @@ fn a_file_that_is_larger_than_any_is_refused_unread() {
         pieces += 1;
         Ok(())
     });
-    let error = ended.unwrap_err();
-    assert!(error.code() == "snapshot_too_large" && error.to_string().contains("\"endless\""), "{error}");
+    let (record, unkept) = ended.unwrap();
+    assert!(record.end.is_some_and(|end| end.left_out_count == 1), "it is left out");
+    assert_eq!((unkept[0].path.as_slice(), unkept[0].why), (&b"endless"[..], "it is too large"));
     assert_eq!(pieces, 0, "nothing of it was read");
+    let done = scene.undo(run, &UndoRequest::default()).unwrap();
+    assert!(done.applied.left.iter().any(|left| left.path == b"endless" && left.why.contains("too large")));
+    assert!(scene.tree().join("endless").exists());
+}
+
+#[test]
+fn a_tree_that_lies_too_deep_is_left_out_and_the_rest_goes_back() {
+    // The program has the stack of a first thread.
+    std::thread::Builder::new().stack_size(8 << 20).spawn(a_deep_tree_is_left_out).unwrap().join().unwrap();
+}
+
+fn a_deep_tree_is_left_out() {
+    let scene = Scene::new();
+    scene.put("f", "old\n");
+    let run = scene.take();
+    scene.put("f", "by the run\n");
+    scene.put("made/run", "by the run\n");
+    let mut dir = openat(&scene.root, ".", OFlags::DIRECTORY, Mode::empty()).unwrap();
+    for _ in 0..300 {
+        mkdirat(&dir, "d", Mode::RWXU).unwrap();
+        dir = openat(&dir, "d", OFlags::DIRECTORY, Mode::empty()).unwrap();
+    }
+    let end = scene.checkpoints.end(run, scene.root.as_fd(), clock(), None, &mut |_, _| Ok(()));
+    let (_, unkept) = end.unwrap();
+    assert_eq!((unkept.len(), unkept[0].why), (1, "it lies too deep"));
+    scene.put("later", "mine\n");
+    let done = scene.undo(run, &UndoRequest::default()).unwrap();
+    let left: Vec<_> = done.applied.left.iter().map(|left| (left.path.len(), left.why.as_str())).collect();
+    assert_eq!(left, [(unkept[0].path.len(), "no state can keep it: it lies too deep")]);
+    assert_eq!(done.applied.aside, []);
+    assert_eq!((scene.text("f"), scene.text("later")), ("old\n".to_owned(), "mine\n".to_owned()));
+    assert!(!scene.tree().join("made").exists());
+    // Without it nothing is left to name.
+    fs::remove_dir_all(scene.tree().join("d")).unwrap();
+    assert_eq!(scene.undo(run, &UndoRequest::default()).unwrap().applied.left, []);
+    assert_eq!(scene.text("later"), "mine\n");
 }
 
 #[test]

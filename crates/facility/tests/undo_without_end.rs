@@ -73,7 +73,7 @@ fn what_was_changed_after_a_run_without_a_state_of_its_end_stays() {
     let left: Vec<_> = done.applied.left.iter().map(|left| String::from_utf8_lossy(&left.path).into_owned()).collect();
     assert_eq!(left, ["both", "closed", "d/mine", "empty", "later", "made/mine"]);
     check_edited(&scene);
-    // The same once more changes nothing.
+    // Another undo changes nothing.
     let before = whole(&scene.tree());
     scene.undo(run, &UndoRequest::default()).unwrap();
     assert_eq!(whole(&scene.tree()), before);

@@ -61,6 +61,8 @@ pub struct Scanned {
     pub left_out: Vec<LeftOut>,
     /// Number of entries that are not kept.
     pub left_out_count: u64,
+    /// Those of them that are of a kind that could be kept (the first few).
+    pub unkept: Vec<LeftOut>,
     /// Entries that changed since the time that the caller gave, by the time stamp that no process can set; sorted.
     pub changed: BTreeSet<Vec<u8>>,
     /// Remembers the files for the next scan.
@@ -85,6 +87,9 @@ pub struct ScanOptions {
     pub most: Option<Most>,
     /// Names the entries that changed then or later.
     pub changed_since: Option<FsTime>,
+    /// Leaves out what cannot be kept: directories that lie too deep, entries that this user cannot read, and files that are too large.
+    /// Otherwise each of them is an error.
+    pub leaves_out: bool,
 }
 
 /// Is called during a scan, with the entries and bytes so far. An error ends the scan.
@@ -148,6 +153,7 @@ pub(crate) fn inspect(
     let mut quiet = |_: u64, _: u64| Ok(());
     let mut scan = Scan::new(&meta, writer, &cache, FsTime::MIN, &mut quiet);
     scan.seen = Some(Seen::default());
+    scan.options.leaves_out = true;
     let entry = scan.found(dir, name, at)?;
     let has_mount = scan.done.left_out.iter().any(|one| one.why == MOUNTED);
     Ok(Inspected { entry, has_mount, seen: scan.seen.unwrap_or_default() })
@@ -162,6 +168,7 @@ impl<'a, 'b> Scan<'a, 'b> {
             read: 0,
             left_out: Vec::new(),
             left_out_count: 0,
+            unkept: Vec::new(),
             changed: BTreeSet::new(),
             cache: Cache::of_device(root.dev),
         };
@@ -214,6 +221,10 @@ impl<'a, 'b> Scan<'a, 'b> {
             is_other_type || is_gone(&error.source) || error.source.kind() == std::io::ErrorKind::InvalidInput
         };
         match last {
+            Some(error) if self.options.leaves_out && error.source.kind() == std::io::ErrorKind::PermissionDenied => {
+                self.not_kept(at, "it cannot be read");
+                Ok(None)
+            }
             Some(error) if !swapped(&error) => Err(error.into()),
             _ => Err(SnapshotError::Changing { path: shown(at) }),
         }
@@ -232,6 +243,14 @@ impl<'a, 'b> Scan<'a, 'b> {
             return Ok(None);
         }
         let (node, extended, meta) = match meta.kind {
+            EntryType::Directory if self.options.leaves_out && check_depth(at).is_err() => {
+                self.not_kept(at, "it lies too deep");
+                return Ok(None);
+            }
+            EntryType::File if self.options.leaves_out && meta.size > LARGEST => {
+                self.not_kept(at, "it is too large");
+                return Ok(None);
+            }
             EntryType::Directory => {
                 let widened = Widened::new(dir, &name, at, meta, 0o500)?;
                 let inner = open_dir(dir, &name, OFlags::RDONLY).doing("open", at)?;
@@ -366,6 +385,13 @@ impl<'a, 'b> Scan<'a, 'b> {
                 let pieces = self.writer.store().pieces(content)?;
                 Ok(pieces.iter().all(|piece| self.writer.has(piece)))
             }
+        }
+    }
+
+    fn not_kept(&mut self, path: &[u8], why: &'static str) {
+        self.leave_out(path, why);
+        if self.done.unkept.len() < MAX_NAMED {
+            self.done.unkept.push(LeftOut { path: path.to_vec(), why });
         }
     }
 

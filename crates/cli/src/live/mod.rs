@@ -12,6 +12,19 @@ mod undo;
 use crate::failure::Failure;
 use nexus_facility::checkpoints::CheckpointError;
 
+/// Longest path in a message, in letters.
+const MAX_SHOWN: usize = 240;
+
+/// Cuts the middle of a text out that is too long to be read.
+fn short(text: &str) -> String {
+    if text.chars().count() <= MAX_SHOWN {
+        return text.to_owned();
+    }
+    let start: String = text.chars().take(MAX_SHOWN / 2).collect();
+    let end: Vec<char> = text.chars().rev().take(MAX_SHOWN / 3).collect();
+    format!("{start} […] {}", end.iter().rev().collect::<String>())
+}
+
 /// Adds the advice to an error.
 fn failed(error: &CheckpointError) -> Failure {
     let hint = match error.code() {
@@ -30,5 +43,8 @@ fn failed(error: &CheckpointError) -> Failure {
         "unchanged" => "Name paths as nexus changes show prints them.",
         _ => "",
     };
-    Failure::refused(error.code(), error.to_string(), hint)
+    // A path in it can have many thousand letters, before the cause.
+    let text = error.to_string();
+    let text = if text.len() > 4 * MAX_SHOWN { short(&text) } else { text };
+    Failure::refused(error.code(), text, hint)
 }

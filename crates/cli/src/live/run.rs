@@ -1,6 +1,6 @@
 //! Keeps the states of a workspace around a run.
 
-use super::failed;
+use super::{failed, short};
 use crate::args::RunArgs;
 use crate::failure::{Failure, one_line};
 use crate::notices::tell;
@@ -15,6 +15,8 @@ const MAX_NEW: Most = Most { files: 100_000, bytes: 2 << 30, apparent: MAX_APPAR
 const MAX_APPARENT: u64 = 256 << 30;
 /// Time after which a person hears that a state is being kept.
 const SAID_AFTER: Duration = Duration::from_secs(1);
+/// Entries that no state keeps and that are named after a run.
+const MAX_NAMED: usize = 3;
 /// Live runs of one directory whose states stay.
 const KEPT: usize = 20;
 
@@ -88,7 +90,14 @@ impl Live {
         let mut teller = teller("after the run", is_quiet, signals.pending().map_err(|error| unheard(&error))?);
         let most = Some(most(args.live_size));
         let ended = self.checkpoints.end(run.plan.run_id, run.site.directory.fd(), ended, most, &mut teller);
-        let record = ended.map_err(|error| failed(&error))?;
+        let (record, unkept) = ended.map_err(|error| failed(&error))?;
+        for one in unkept.iter().filter(|_| !is_quiet).take(MAX_NAMED) {
+            let path = short(&String::from_utf8_lossy(&one.path));
+            tell(&one_line(&format!(
+                "{path} is not in the state after this run, and cannot be taken back: {}",
+                one.why
+            )));
+        }
         self.forget_old();
         let is_changed = record.end.as_ref().is_some_and(|end| end.tree != record.checkpoint.tree);
         if is_changed && !is_quiet {

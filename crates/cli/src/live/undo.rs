@@ -1,8 +1,8 @@
 //! `nexus changes undo`.
 
-use super::failed;
 use super::opened::Opened;
 use super::run::most;
+use super::{failed, short};
 use crate::failure::{Failure, one_line};
 use nexus_changes::args::UndoArgs;
 use nexus_changes::paths;
@@ -101,7 +101,8 @@ fn text(done: &Undone) -> String {
         None => lines.push("Nothing was to be undone.".to_owned()),
     }
     for left in &done.applied.left {
-        lines.push(format!("{} is left as it is: {}", path(&left.path).as_path().display(), left.why));
+        let path = path(&left.path).as_path().display().to_string();
+        lines.push(format!("{} is left as it is: {}", short(&path), left.why));
     }
     for aside in &done.applied.aside {
         let (path, beside) = (path(&aside.path), path(&aside.beside));

@@ -111,7 +111,7 @@ pub struct Unfinished {
     pub only: Vec<ByteText>,
     /// Entries that no state keeps, and that the run made.
     pub special: Vec<ByteText>,
-    /// Entries that were changed since the run ended, and therefore stay; only of a run without a state of its end.
+    /// Entries that stay: those that were changed since a run without a state of its end ended, and what no state can keep.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<ByteText>,
 }

@@ -9,8 +9,8 @@ use nexus_model::{ByteText, RunId};
 use nexus_snapshot::object::{Content, Entry, Node};
 use nexus_snapshot::scan::Progress;
 use nexus_snapshot::{
-    Cache, Change, FsTime, Hold, Most, ObjectId, ScanOptions, Scanned, SnapshotError, Store, Swept, Writer, compare,
-    put_back, reach, scan, sweep,
+    Cache, Change, FsTime, Hold, LeftOut, Most, ObjectId, ScanOptions, Scanned, SnapshotError, Store, Swept, Writer,
+    compare, put_back, reach, scan, sweep,
 };
 use rustix::fd::{AsFd as _, BorrowedFd};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -183,7 +183,7 @@ impl Checkpoints {
     ) -> Result<LiveRun, CheckpointError> {
         let mut store = self.store(Hold::Use)?;
         let options = ScanOptions { most, ..ScanOptions::default() };
-        let (checkpoint, _) = self.scanned(&mut store, &subject.directory, root, options, tell)?;
+        let Read { state: checkpoint, .. } = self.scanned(&mut store, &subject.directory, root, options, tell)?;
         let Subject { run, workspace, directory, command } = subject;
         let (version, ended, end, kept) = (VERSION, None, None, Vec::new());
         let record = LiveRun { version, run, workspace, directory, command, checkpoint, ended, end, kept };
@@ -191,7 +191,7 @@ impl Checkpoints {
         Ok(record)
     }
 
-    /// Keeps the state that a run left which ended at a time of [`clock`]. The time is kept also where the state is not. `most` bounds what has to be read, beside as much as there was before the run.
+    /// Keeps the state that a run left, and returns what cannot be kept of it. The run ended at a time of [`clock`]. The time is kept also where the state is not. `most` bounds what has to be read, beside as much as there was before the run.
     pub fn end(
         &self,
         run: RunId,
@@ -199,15 +199,16 @@ impl Checkpoints {
         ended: FsTime,
         most: Option<Most>,
         tell: Progress<'_>,
-    ) -> Result<LiveRun, CheckpointError> {
+    ) -> Result<(LiveRun, Vec<LeftOut>), CheckpointError> {
         let mut record = self.files.run(run)?;
         record.ended = Some((ended.sec, ended.nsec));
         self.files.put_run(&record)?;
         let mut store = self.store(Hold::Use)?;
-        let options = ScanOptions { most: most.map(|most| beside(&record, most)), ..ScanOptions::default() };
-        record.end = Some(self.scanned(&mut store, &record.directory, root, options, tell)?.0);
+        let options = later(&record, most);
+        let read = self.scanned(&mut store, &record.directory, root, options, tell)?;
+        record.end = Some(read.state);
         self.files.put_run(&record)?;
-        Ok(record)
+        Ok((record, read.unkept))
     }
 
     /// Compares the workspace with the states of a run. The present state is kept in the store, and in no record. `most` bounds what has to
@@ -220,8 +221,8 @@ impl Checkpoints {
         tell: Progress<'_>,
     ) -> Result<Present, CheckpointError> {
         let mut store = self.store(Hold::Use)?;
-        let options = ScanOptions { most: most.map(|most| beside(record, most)), changed_since: since_end(record) };
-        let (now, changed) = self.scanned(&mut store, &record.directory, root, options, tell)?;
+        let options = ScanOptions { changed_since: since_end(record), ..later(record, most) };
+        let Read { state: now, changed, .. } = self.scanned(&mut store, &record.directory, root, options, tell)?;
         let (wanted, top) = (top_of(&record.checkpoint, record.run)?, top_of(&now, record.run)?);
         let nothing = HashMap::new();
         let changes = compare(&mut store, &wanted, &top, &nothing)?;
@@ -260,7 +261,7 @@ impl Checkpoints {
         Ok(Store::open(&self.path.join(OBJECTS), hold)?)
     }
 
-    /// Reads the workspace into the store. Returns the entries that were changed since the time that the options give, too.
+    /// Reads the workspace into the store.
     pub(super) fn scanned(
         &self,
         store: &mut Store,
@@ -268,7 +269,7 @@ impl Checkpoints {
         root: BorrowedFd<'_>,
         options: ScanOptions,
         tell: Progress<'_>,
-    ) -> Result<(State, BTreeSet<Vec<u8>>), CheckpointError> {
+    ) -> Result<Read, CheckpointError> {
         let before = Cache::read(&self.files.cache(directory));
         let (now, taken_ms) = now();
         let mut writer = Writer::new(store);
@@ -281,7 +282,7 @@ impl Checkpoints {
         {
             self.files.keep_cache(directory, &bytes);
         }
-        Ok((State::of(&scanned, taken_ms), scanned.changed))
+        Ok(Read { state: State::of(&scanned, taken_ms), changed: scanned.changed, unkept: scanned.unkept })
     }
 }
 
@@ -300,8 +301,23 @@ pub(super) fn since_end(record: &LiveRun) -> Option<FsTime> {
     record.ended.map(|(sec, nsec)| FsTime { sec, nsec })
 }
 
+/// A workspace that was read.
+pub(super) struct Read {
+    pub(super) state: State,
+    /// Entries that were changed since the time that the options give.
+    pub(super) changed: BTreeSet<Vec<u8>>,
+    /// Entries that cannot be kept, although they are of a kind that is.
+    pub(super) unkept: Vec<LeftOut>,
+}
+
+/// Returns the options of a scan after a run.
+pub(super) fn later(record: &LiveRun, most: Option<Most>) -> ScanOptions {
+    let most = most.map(|most| beside(record, most));
+    ScanOptions { most, leaves_out: true, ..ScanOptions::default() }
+}
+
 /// Allows so much beside what the largest state of a run has.
-pub(super) fn beside(record: &LiveRun, most: Most) -> Most {
+fn beside(record: &LiveRun, most: Most) -> Most {
     let all = || std::iter::once(&record.checkpoint).chain(&record.end).chain(&record.kept);
     let entries = all().map(|state| state.entries).max().unwrap_or(0);
     let bytes = all().map(|state| state.bytes).max().unwrap_or(0);

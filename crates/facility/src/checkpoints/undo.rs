@@ -7,10 +7,10 @@
 
 use super::error::CheckpointError;
 use super::record::{LiveRun, State, Unfinished, VERSION};
-use super::states::{Checkpoints, beside, since_end, top_of};
+use super::states::{Checkpoints, Read, later, since_end, top_of};
 use nexus_model::{ByteText, RunId};
-use nexus_snapshot::put_back::{Applied, Aside, Choice, Decision, Place, Trees3, apply, decide, remove_staging};
-use nexus_snapshot::{Hold, Most, ObjectId, ScanOptions, SnapshotError, Store};
+use nexus_snapshot::put_back::{Applied, Aside, Choice, Decision, Left, Place, Trees3, apply, decide, remove_staging};
+use nexus_snapshot::{Hold, LeftOut, Most, ObjectId, ScanOptions, SnapshotError, Store};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::io::Errno;
@@ -69,8 +69,10 @@ impl Checkpoints {
         if minds_changes && changed_since.is_none() {
             return Err(CheckpointError::EndUnknown { run });
         }
-        let options = ScanOptions { most: ask.most.map(|most| beside(&record, most)), changed_since };
-        let (now, changed) = self.scanned(&mut store, &record.directory, root, options, &mut |_, _| Ok(()))?;
+        let options = ScanOptions { changed_since, ..later(&record, ask.most) };
+        let Read { state: now, mut changed, unkept } =
+            self.scanned(&mut store, &record.directory, root, options, &mut |_, _| Ok(()))?;
+        changed.extend(unkept.iter().map(|one| one.path.clone()));
         let wanted = match &ask.to {
             None => record.checkpoint.clone(),
             Some(which) => record
@@ -98,7 +100,8 @@ impl Checkpoints {
             changed: changed.into_iter().map(ByteText).collect(),
         };
         let trees = trees_of(&unfinished, &now)?;
-        let decision = decided(&mut store, trees, &unfinished)?;
+        let mut decision = decided(&mut store, trees, &unfinished)?;
+        decision.left.extend(left_unkept(&unkept, &unfinished));
         for one in &ask.only {
             let is_named = |path: &[u8]| path == one.0 || path.starts_with(&[one.0.as_slice(), b"/"].concat());
             if !decision.paths().any(is_named) {
@@ -122,7 +125,8 @@ impl Checkpoints {
         self.files.put_unfinished(&record.directory, &unfinished)?;
         pause()?;
         let theirs = decision.theirs;
-        let applied = self.carried_out(&mut store, root, (&unfinished, trees), decision, pause)?;
+        let applied = self.carried_out(&mut store, root, (&unfinished, trees), decision, &mut *pause)?;
+        pause()?;
         self.files.remove_unfinished(&record.directory)?;
         Ok(Undone { went_on: None, kept: Some(now), applied, theirs, lost })
     }
@@ -155,9 +159,9 @@ impl Checkpoints {
         pause: Pause<'_>,
     ) -> Result<Undone, CheckpointError> {
         let mut record = self.run(unfinished.run)?;
-        let options = ScanOptions { most: most.map(|most| beside(&record, most)), ..ScanOptions::default() };
+        let options = later(&record, most);
         // With what the cut-off one displaced and did not come to look at.
-        let (now, _) = self.scanned(store, directory, root, options, &mut |_, _| Ok(()))?;
+        let Read { state: now, .. } = self.scanned(store, directory, root, options, &mut |_, _| Ok(()))?;
         keep(&mut record, &now);
         self.files.put_run(&record)?;
         pause()?;
@@ -166,11 +170,17 @@ impl Checkpoints {
             self.placed(root, unfinished, |place| remove_staging(place, store, &present, &mut *pause))?;
         pause()?;
         // Without it again: names of files in it were further names of files elsewhere.
-        let (without, _) = self.scanned(store, directory, root, options, &mut |_, _| Ok(()))?;
+        let Read { state: without, unkept, .. } = self.scanned(store, directory, root, options, &mut |_, _| Ok(()))?;
         let trees = trees_of(unfinished, &without)?;
-        let decision = decided(store, trees, unfinished)?;
+        let mut decision = decided(store, trees, unfinished)?;
+        decision.left.extend(left_unkept(&unkept, unfinished));
         let theirs = decision.theirs;
-        let mut applied = self.carried_out(store, root, (unfinished, trees), decision, pause)?;
+        let mut applied = if decision.is_empty() {
+            // It was cut off right before its end. To make anything would set the time of the directory.
+            Applied { left: decision.left, ..Applied::default() }
+        } else {
+            self.carried_out(store, root, (unfinished, trees), decision, pause)?
+        };
         applied.aside.splice(0..0, aside);
         self.files.remove_unfinished(directory)?;
         let went_on = Some(unfinished.run);
@@ -205,6 +215,16 @@ fn decided(store: &mut Store, trees: Trees3, unfinished: &Unfinished) -> Result<
     let (only, special, changed) = (paths(&unfinished.only), paths(&unfinished.special), paths(&unfinished.changed));
     let staging = unfinished.staging();
     decide(store, trees, Choice { only: &only, special: &special, staging: staging.as_bytes(), changed: &changed })
+}
+
+/// Names what cannot be kept and is of the paths that go back: it stays.
+fn left_unkept(unkept: &[LeftOut], unfinished: &Unfinished) -> Vec<Left> {
+    let is_chosen = |path: &[u8]| {
+        let is_of = |one: &ByteText| path == one.0 || path.starts_with(&[one.0.as_slice(), b"/"].concat());
+        unfinished.only.is_empty() || unfinished.only.iter().any(is_of)
+    };
+    let all = unkept.iter().filter(|one| is_chosen(&one.path));
+    all.map(|one| Left { path: one.path.clone(), why: format!("no state can keep it: {}", one.why) }).collect()
 }
 
 fn keep(record: &mut LiveRun, state: &State) {

@@ -98,7 +98,7 @@ pub struct Choice<'a> {
     pub special: &'a [Vec<u8>],
     /// A name in the root that does not count: the staging directory of an undo that was cut off.
     pub staging: &'a [u8],
-    /// Paths that were changed since the run ended, sorted: for a run whose end no tree shows.
+    /// Paths that stay, sorted: those that were changed since the run ended, for a run whose end no tree shows, and what no tree can have.
     pub changed: &'a [Vec<u8>],
 }
 
@@ -119,8 +119,8 @@ pub fn decide(store: &mut Store, trees: Trees3, choice: Choice<'_>) -> Result<De
         decision.steps.iter().any(|step| matches!(step, Step::Put { path: whole, .. } if is_beneath(path, whole)))
     };
     let chosen: Vec<_> = special.iter().filter(|path| is_chosen(only, path) && !goes(path)).cloned().collect();
-    for path in &chosen {
-        let above = split(path).0;
+    // The top, too: the staging directory is made in it.
+    for above in chosen.iter().flat_map(|path| [split(path).0, b""]) {
         if !decision.directories.contains_key(above)
             && let Some(found) = lookup(store, &trees.present, above)?
         {
@@ -147,6 +147,15 @@ struct Deciding<'a> {
 
 fn is_chosen(only: &[Vec<u8>], path: &[u8]) -> bool {
     only.is_empty() || only.iter().any(|one| is_beneath(path, one))
+}
+
+/// Returns the names that paths of a sorted list have in a directory.
+fn below<'a>(all: &'a [Vec<u8>], dir: &[u8]) -> impl Iterator<Item = &'a [u8]> {
+    let start = if dir.is_empty() { Vec::new() } else { [dir, b"/"].concat() };
+    let from = all.partition_point(|one| *one < start);
+    let rest = all.get(from..).unwrap_or_default().iter();
+    let names = rest.map_while(move |one| one.strip_prefix(start.as_slice()));
+    names.filter(|name| !name.is_empty() && !name.contains(&b'/'))
 }
 
 /// Reports whether a path, or something below it, is in a sorted list.
@@ -230,8 +239,10 @@ impl Deciding<'_> {
         }
         if wanted.is_none() && inner(present).is_some() {
             let mut stays = self.directory(path, None, inner(left), inner(present))?;
-            if !stays && self.is_changed(path) {
-                // Another process may have made it.
+            let now = present.map(|found| &found.entry.attributes);
+            let is_other = left.zip(now).is_some_and(|(left, now)| !is_same_directory(now, &left.entry.attributes));
+            if !stays && (is_other || self.is_changed(path)) {
+                // Another process gave it other attributes, or may have made it.
                 self.leave(path, CHANGED_SINCE);
                 stays = true;
             }
@@ -265,7 +276,8 @@ impl Deciding<'_> {
                 all.entry(name).or_default()[at] = Some(entry);
             }
         }
-        let mut stays = false;
+        // What was changed and is in no tree, as a named pipe, stays.
+        let mut stays = below(self.changed, path).any(|name| !all.contains_key(name));
         for (name, [wanted, left, present]) in all {
             if path.is_empty() && name == self.staging {
                 continue;
