@@ -281,6 +281,38 @@ fn what_is_written_into_a_displaced_directory_is_never_removed() {
 }
 
 #[test]
+fn what_is_written_before_an_undo_that_was_cut_off_goes_on_with_its_steps_is_found() {
+    for way in [1, 7] {
+        for at in 0.. {
+            let scene = Scene::new();
+            let run = scene.take();
+            for file in ["a/f", "b/in/f"] {
+                scene.put(file, "by the run\n");
+            }
+            scene.end(run);
+            let (b, inner) = (open(&scene.tree().join("b")), open(&scene.tree().join("b/in")));
+            let first = scene.tree().join("a");
+            undo(&scene, run, &mut || {
+                if first.exists() { Ok(()) } else { Err(SnapshotError::Store(io::Error::other("cut off"))) }
+            })
+            .unwrap_err();
+            assert!(scene.tree().join("b").exists());
+            let mut writer = Writer::default();
+            let (done, count) = undo_beside(&scene, run, at, &mut || {
+                writer.act(&inner, "f", way);
+                writer.act(&b, "in", way);
+            });
+            assert_eq!(done.went_on, Some(run));
+            if count <= at {
+                assert!(at > 5, "{at}: there are several pauses");
+                break;
+            }
+            assert_all_is_there(&scene, run, &writer, &format!("way {way} at {at}: {done:?}"));
+        }
+    }
+}
+
+#[test]
 fn what_is_written_into_the_rest_of_an_undo_that_was_cut_off_is_never_removed() {
     for way in 0..WAYS / 2 {
         for at in 0.. {

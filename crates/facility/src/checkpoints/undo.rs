@@ -171,6 +171,9 @@ impl Checkpoints {
         pause()?;
         // Without it again: names of files in it were further names of files elsewhere.
         let Read { state: without, unkept, .. } = self.scanned(store, directory, root, options, &mut |_, _| Ok(()))?;
+        // What was marked since the first look may go with its marks.
+        keep(&mut record, &without);
+        self.files.put_run(&record)?;
         let trees = trees_of(unfinished, &without)?;
         let mut decision = decided(store, trees, unfinished)?;
         decision.left.extend(left_unkept(&unkept, unfinished));
